@@ -1,0 +1,59 @@
+.DEFAULT_GOAL := help
+.PHONY: help setup java demo test bench lint types lock clean
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' Makefile
+
+setup: java $(INSTALLED) ## make .venv from the lock file; look for Java 17 or newer
+
+demo: setup ## run the demo
+	$(BIN)/watersmeet demo
+
+test: lint types ## everything that must pass: lint, types, and the tests
+	$(BIN)/pytest
+
+bench: setup ## measure the window join against Spark's own joins
+	$(BIN)/python -m benchmarks.window_join
+
+lint: setup ## ruff's rules and format, and which module may import which
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo
+
+types: setup ## mypy, strict
+	$(BIN)/mypy
+
+# Pins that still fit are kept; `make lock UPGRADE=--upgrade` takes the newest versions.
+lock: $(BIN)/python ## write requirements.lock anew from pyproject.toml
+	$(BIN)/pip install --quiet 'uv>=0.9,<1'
+	$(BIN)/uv pip compile pyproject.toml --group dev $(UPGRADE) \
+		--universal --fork-strategy fewest --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' \
+		--quiet --output-file requirements.lock
+
+clean: ## remove caches and outputs (.venv stays)
+	rm -rf .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf build dist demo-output bench-output spark-warehouse metastore_db derby.log
+	find . -path ./$(VENV) -prune -o -type d -name __pycache__ -exec rm -rf {} +
+
+java:
+	@scripts/ensure_java.sh
+
+$(INSTALLED): requirements.lock pyproject.toml | $(BIN)/python
+	$(BIN)/pip install --quiet --requirement requirements.lock
+	$(BIN)/pip install --quiet --no-deps --editable .
+	@touch $@
+
+$(BIN)/python:
+	@for python in python3 python3.13 python3.12 python3.11; do \
+		if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+			echo "$$python -m venv $(VENV)"; \
+			exec $$python -m venv $(VENV); \
+		fi; \
+	done; \
+	echo "Watersmeet needs Python 3.11 or newer: install it and run make again." >&2; \
+	exit 1

@@ -1,0 +1,150 @@
+"""The public calls: ``stream``, ``join`` and ``plan``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from watersmeet.operators.predicate import Predicate
+from watersmeet.plan.explain import explain
+from watersmeet.plan.planner import plan_join
+from watersmeet.spark import pipeline, session, where
+from watersmeet.spark.inputs import describe
+from watersmeet.spec import JoinSpec, StreamSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Duration = str | timedelta
+Keys = str | Sequence[str]
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A DataFrame with a name and what is known about it; made by :func:`stream`."""
+
+    df: DataFrame
+    spec: StreamSpec
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A validated join that has not run yet; made by :func:`plan`."""
+
+    spec: JoinSpec
+    streams: tuple[Stream, ...]
+    predicate: Predicate | None
+
+    def explain(self) -> str:
+        """The plan as a tree: what matches, what is kept, what purges it and when."""
+        buckets = pipeline.bucket_count(self.streams[0].df.sparkSession)
+        return explain(self.spec, buckets=buckets)
+
+    def dataframe(self) -> DataFrame:
+        """The result, as a DataFrame to write, query or aggregate."""
+        return pipeline.build(self.spec, [s.df for s in self.streams], self.predicate)
+
+
+def stream(
+    df: DataFrame,
+    name: str,
+    *,
+    time: str | None = None,
+    delay: Duration | None = None,
+    rate: float | None = None,
+) -> Stream:
+    """Name a DataFrame and say what is known about it.
+
+    Parameters
+    ----------
+    df
+        A streaming DataFrame, or a batch one for a backfill.
+    name
+        How ``on``, ``within`` and ``where`` refer to it; prefixes shared column names.
+    time
+        The column with the event time, a timestamp.
+    delay
+        How late a row may be: the watermark stays so far behind the greatest
+        time seen. A DataFrame with a watermark of its own needs none.
+    rate
+        Expected rows a second, for estimates in ``explain``.
+    """
+    return Stream(df, describe(df, name, time=time, delay=delay, rate=rate))
+
+
+def plan(
+    streams: Sequence[Stream],
+    *,
+    on: Keys | Mapping[str, Keys] | None = None,
+    within: Duration | Mapping[str, Duration] | None = None,
+    how: str = "inner",
+    where: str | None = None,
+    unbounded: bool = False,
+) -> Plan:
+    """Plan a join without running it; takes what :func:`join` takes."""
+    return _plan(streams, on, within, how, where, unbounded)
+
+
+def join(
+    streams: Sequence[Stream],
+    *,
+    on: Keys | Mapping[str, Keys] | None = None,
+    within: Duration | Mapping[str, Duration] | None = None,
+    how: str = "inner",
+    where: str | None = None,
+    unbounded: bool = False,
+) -> DataFrame:
+    """Join streams by key within windows of time.
+
+    Parameters
+    ----------
+    streams
+        Two streams, made by :func:`stream`.
+    on
+        The key: a column, a list of columns, or a dict from stream name to
+        its column(s) where the names differ.
+    within
+        How far apart in time matching rows may be: a duration, or a dict from
+        stream name to how long its rows wait for a later one.
+    how
+        ``inner``, ``left``, ``right``, ``full``, ``semi`` or ``anti``.
+    where
+        A further condition of the match, in SQL, over columns qualified by
+        stream name: ``"views.price < clicks.bid"``.
+    unbounded
+        Allow a join whose state nothing bounds.
+
+    Returns
+    -------
+    DataFrame
+        The key columns, then every stream's other columns; an inner join of
+        streams with time ends with ``event_time``.
+    """
+    return _plan(streams, on, within, how, where, unbounded).dataframe()
+
+
+def _plan(
+    streams: Sequence[Stream],
+    on: Keys | Mapping[str, Keys] | None,
+    within: Duration | Mapping[str, Duration] | None,
+    how: str,
+    condition: str | None,
+    unbounded: bool,
+) -> Plan:
+    spec = plan_join(
+        [stream.spec for stream in streams],
+        on=on,
+        within=within,
+        how=how,
+        where=condition,
+        unbounded=unbounded,
+    )
+    spark = streams[0].df.sparkSession
+    session.check(spark)
+    predicate = None
+    if spec.where is not None:
+        named = [(stream.spec.name, stream.df) for stream in streams]
+        predicate = where.translate(spark, spec.where, named)
+    return Plan(spec, tuple(streams), predicate)

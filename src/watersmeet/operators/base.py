@@ -1,0 +1,35 @@
+"""What all operators share: the counters of a step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass
+class StreamCounters:
+    """What one step did with one stream's rows, and what is stored of it now."""
+
+    rows: int = 0
+    late: int = 0
+    unmatchable: int = 0
+    expired: int = 0
+    state_rows: int = 0
+    state_bytes: int = 0
+    segments: int = 0
+
+
+@dataclass
+class Counters:
+    """What one step did, in all and for each stream."""
+
+    streams: list[StreamCounters]
+    results: int = 0
+    probes: int = 0
+    cache_hits: int = 0
+    cache_misses: int = 0
+    step_ms: int = 0
+    steps: int = field(default=1)
+
+    @classmethod
+    def zero(cls, streams: int) -> Counters:
+        return cls([StreamCounters() for _ in range(streams)])

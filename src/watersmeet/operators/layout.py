@@ -1,0 +1,157 @@
+"""How a join's rows are laid out, as the operator and the runtime agree on it.
+
+A stored row of a stream is
+
+    #code   int64, what rows are hashed, sorted and probed by; null: matches nothing
+    #time   timestamp, if the stream has a time
+    #key0.. the key columns, unless the code is the key itself (``exact``)
+    ...     every other column, under its own name
+
+A single key of an integral, date or timestamp type is *exact*: the code is its
+value, and equal codes are equal keys. Any other key is hashed to its code, and
+equal codes are compared again by the key columns.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from watersmeet.operators.predicate import Predicate
+from watersmeet.spec import JoinSpec
+from watersmeet.state.segment import CODE, TIME
+
+#: Spark types of a single key whose value serves as the code.
+EXACT_TYPES = frozenset({"tinyint", "smallint", "int", "bigint", "date", "timestamp"})
+
+
+def key_name(position: int) -> str:
+    """The stored name of a hashed key column."""
+    return f"#key{position}"
+
+
+@dataclass(frozen=True)
+class InputLayout:
+    """One stream as the operator sees it.
+
+    ``stored`` tells, for each column of the user's that something reads, under
+    which name it is stored; for an exact key that name is ``#code``.
+    ``types`` are the columns' own types.
+    """
+
+    name: str
+    window: int | None
+    stored: dict[str, str]
+    types: dict[str, pa.DataType]
+
+    def read(self, rows: pa.RecordBatch, column: str) -> pa.Array:
+        """A column of the user's, from stored rows."""
+        values = rows.column(self.stored[column])
+        return from_code(values, self.types[column]) if self.stored[column] == CODE else values
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a column of the result comes from: a key (from whichever side has
+    the row), a stored column of one stream, or, with neither, the event time."""
+
+    key: int | None = None
+    stream: int | None = None
+    stored: str | None = None
+
+
+@dataclass(frozen=True)
+class JoinLayout:
+    """All that the operator needs to know about the join. ``output`` is the
+    schema of the result; ``sources[i]`` tells where its column i comes from."""
+
+    inputs: tuple[InputLayout, ...]
+    how: str
+    exact: bool
+    keys: int
+    output: pa.Schema
+    sources: tuple[Source, ...]
+    predicate: Predicate | None
+    fingerprint: str
+
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        """The stored columns that hold the key."""
+        return (CODE,) if self.exact else tuple(key_name(i) for i in range(self.keys))
+
+
+def from_code(codes: pa.Array, target: pa.DataType) -> pa.Array:
+    """The values of an exact key, from its codes."""
+    if pa.types.is_timestamp(target):
+        return codes.view(target)
+    if pa.types.is_date32(target):
+        return pc.cast(codes, pa.int32()).view(target)
+    return pc.cast(codes, target)
+
+
+def lay_out(
+    spec: JoinSpec,
+    schemas: Sequence[pa.Schema],
+    output: pa.Schema,
+    predicate: Predicate | None,
+    *,
+    buckets: int,
+) -> JoinLayout:
+    """How rows are stored and results are made of them.
+
+    ``schemas`` are the streams' own columns, ``output`` the result's, in Arrow types."""
+    exact = is_exact(spec)
+    inputs = []
+    for position, (stream, schema) in enumerate(zip(spec.streams, schemas, strict=True)):
+        stored = {c.name: _stored_name(spec, position, c.name) for c in stream.columns}
+        types = {field.name: field.type for field in schema}
+        inputs.append(InputLayout(stream.name, spec.windows[position], stored, types))
+    sources = []
+    for column in spec.output:
+        if column.key is not None:
+            sources.append(Source(key=column.key))
+        elif column.stream is None or column.column is None:
+            sources.append(Source())
+        else:
+            name = inputs[column.stream].stored[column.column]
+            sources.append(Source(stream=column.stream, stored=name))
+    return JoinLayout(
+        inputs=tuple(inputs),
+        how=spec.how,
+        exact=exact,
+        keys=len(spec.key_types),
+        output=output,
+        sources=tuple(sources),
+        predicate=predicate,
+        fingerprint=fingerprint(spec, buckets),
+    )
+
+
+def is_exact(spec: JoinSpec) -> bool:
+    """Is the key its own code?"""
+    return len(spec.key_types) == 1 and spec.key_types[0] in EXACT_TYPES
+
+
+def fingerprint(spec: JoinSpec, buckets: int) -> str:
+    """What of a query must not change while its checkpoint lives. Windows, delays
+    and the predicate may: they decide about rows to come."""
+    streams = ", ".join(
+        f"{stream.name} [{', '.join(keys)}]"
+        for stream, keys in zip(spec.streams, spec.keys, strict=True)
+    )
+    columns = [[(c.name, c.type) for c in s.columns] + [s.time] for s in spec.streams]
+    digest = hashlib.sha256(repr((columns, spec.key_types)).encode()).hexdigest()[:12]
+    return (
+        f"{spec.how} join of {streams}; spark.sql.shuffle.partitions {buckets}; "
+        f"column names and types {digest}"
+    )
+
+
+def _stored_name(spec: JoinSpec, position: int, column: str) -> str:
+    if column in spec.keys[position]:
+        return CODE if is_exact(spec) else key_name(spec.keys[position].index(column))
+    return TIME if column == spec.streams[position].time else column

@@ -1,0 +1,231 @@
+"""What a planned join does, as a tree to read.
+
+The one formula behind it: a row of stream i with time t leaves the state when
+``watermark > t + windows[i]``, where ``watermark = min over the streams of (greatest time -
+delay)``. Streams that advance together therefore hold ``rate * (window + greatest delay)`` rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import permutations
+
+from watersmeet import durations
+from watersmeet.spec import EVENT_TIME, JoinSpec, StreamSpec
+
+_SECOND = 1_000_000
+_SAMPLE_RATE = 1_000.0
+
+
+@dataclass(frozen=True)
+class _Node:
+    text: str
+    children: list[_Node] = field(default_factory=list)
+
+
+def explain(spec: JoinSpec, *, buckets: int, notes: Sequence[str] = ()) -> str:
+    """The plan as text: what matches, what is kept, what purges it, what comes out when.
+
+    ``buckets`` is the number of parts into which the runtime hashes the keys; ``notes`` are
+    further lines of the caller's.
+    """
+    names = " and ".join(stream.name for stream in spec.streams)
+    inputs = "streaming" if spec.streaming else "batch: one run, no watermark"
+    branches = [
+        _condition(spec),
+        _keys(spec),
+        *(_stream(spec, position) for position in range(len(spec.streams))),
+        *_watermark(spec),
+        *_unmatched(spec),
+        _Node("index: key-sorted segments, probed by binary search"),
+        _Node(f"buckets: {buckets}, by a hash of the key"),
+        _event_time(spec),
+        *(_Node(f"note: {note}") for note in notes),
+    ]
+    lines = _drawn(_Node(f"{spec.how} join of {names} ({inputs})", branches))
+    return "\n".join(_warning(spec) + lines)
+
+
+def _drawn(node: _Node) -> list[str]:
+    lines = [node.text]
+    for child in node.children:
+        last = child is node.children[-1]
+        first, *rest = _drawn(child)
+        lines.append(("└─ " if last else "├─ ") + first)
+        lines.extend(("   " if last else "│  ") + line for line in rest)
+    return lines
+
+
+def _warning(spec: JoinSpec) -> list[str]:
+    if not spec.unbounded:
+        return []
+    first, *others = (stream.name for stream in spec.streams)
+    every = " and of ".join(others)
+    if spec.how == "semi":
+        grows = f"every row of {first} that has not matched, and every row of {every},"
+    else:
+        grows = f"every row of {first} and of {every}"
+    return [f"WARNING: unbounded state: {grows} is kept for ever; nothing purges it."]
+
+
+def _condition(spec: JoinSpec) -> _Node:
+    terms = [
+        " = ".join(
+            f"{stream.name}.{name}" for stream, name in zip(spec.streams, names, strict=True)
+        )
+        for names in zip(*spec.keys, strict=True)
+    ]
+    # T - time(i) <= W(i) with T the greatest time is, pair by pair, time(j) - time(i) <= W(i).
+    for (early, window), (late, _) in permutations(zip(spec.streams, spec.windows, strict=True), 2):
+        if window is not None:
+            terms.append(f"{_time(late)} - {_time(early)} <= {durations.format(window)}")
+    if spec.where is not None:
+        terms.append(f"({spec.where})")
+    return _Node(
+        "condition", [_Node(term if i == 0 else f"AND {term}") for i, term in enumerate(terms)]
+    )
+
+
+def _keys(spec: JoinSpec) -> _Node:
+    return _Node(
+        "keys; a null matches nothing",
+        [
+            _Node(_key(spec, names, common))
+            for names, common in zip(zip(*spec.keys, strict=True), spec.key_types, strict=True)
+        ],
+    )
+
+
+def _key(spec: JoinSpec, names: Sequence[str], common: str) -> str:
+    own = [
+        (f"{stream.name}.{name}", stream.column(name).type)
+        for stream, name in zip(spec.streams, names, strict=True)
+    ]
+    if all(type == common for _, type in own):
+        return f"{names[0]}: {common}"
+    return ", ".join(f"{column} ({type})" for column, type in own) + f": compared as {common}"
+
+
+def _stream(spec: JoinSpec, position: int) -> _Node:
+    stream, window = spec.streams[position], spec.windows[position]
+    others = " or ".join(other.name for other in spec.streams if other is not stream)
+    branches: list[_Node] = []
+    if window is None:
+        branches.append(_Node(f"window: none; a row waits for any row of {others}"))
+    else:
+        branches.append(
+            _Node(
+                f"window: a row of {stream.name} waits {durations.format(window)} "
+                f"for a later row of {others}"
+            )
+        )
+    if spec.streaming:
+        branches.append(_Node(f"purge: {_purge(spec, position)}"))
+        branches.append(_Node(f"expected state: {_expected_state(spec, position)}"))
+    else:
+        branches.append(_Node("state: none is kept after the run"))
+    return _Node(f"stream {stream.name}: {_described(spec, stream)}", branches)
+
+
+def _described(spec: JoinSpec, stream: StreamSpec) -> str:
+    count = len(stream.columns)
+    text = f"{count} column{'' if count == 1 else 's'}"
+    if stream.time is None:
+        return f"{text}, no time"
+    text += f", time {stream.time}"
+    if not spec.streaming or stream.delay is None:
+        return text
+    delay = durations.format(stream.delay)
+    return f"{text}, " + (
+        f"its own watermark (delay {delay})" if stream.watermarked else f"delay {delay}"
+    )
+
+
+def _purge(spec: JoinSpec, position: int) -> str:
+    """What lets a row of the stream leave the state."""
+    matched = spec.how in ("semi", "anti") and position == 0
+    name, window = spec.streams[position].name, spec.windows[position]
+    if window is None:
+        return f"a row of {name} leaves at its first match only" if matched else "nothing, ever"
+    when = f"a row leaves when the watermark passes {_deadline(spec, position)}"
+    return f"{when}, or at its first match" if matched else when
+
+
+def _expected_state(spec: JoinSpec, position: int) -> str:
+    stream, window = spec.streams[position], spec.windows[position]
+    if window is None:
+        return "grows without end"
+    delay = max(stream.delay or 0 for stream in spec.streams)
+    rate = _SAMPLE_RATE if stream.rate is None else stream.rate
+    rows = round(rate * (window + delay) / _SECOND)
+    at_most = "at most " if spec.how in ("semi", "anti") and position == 0 else ""
+    held = f"({durations.format(window)} + {durations.format(delay)})"
+    if stream.rate is None:
+        return f"{at_most}{rows:,} rows for every {rate:,g} rows/s (rows/s x {held})"
+    return f"{at_most}{rows:,} rows ({rate:,g} rows/s x {held})"
+
+
+def _watermark(spec: JoinSpec) -> list[_Node]:
+    timed = [stream for stream in spec.streams if stream.time is not None]
+    if not spec.streaming:
+        return []
+    if not timed:
+        return [_Node("watermark: none, as no stream has a time")]
+    terms = ", ".join(
+        f"greatest {_time(stream)} - {durations.format(stream.delay or 0)}" for stream in timed
+    )
+    value = f"the least of ({terms})" if len(timed) > 1 else terms
+    return [
+        _Node(f"watermark: {value}", [_Node("a row behind it on arrival is dropped and counted")])
+    ]
+
+
+def _unmatched(spec: JoinSpec) -> list[_Node]:
+    """When the rows come out that matched nothing."""
+    nodes: list[_Node] = []
+    for position, preserved in enumerate(spec.preserved):
+        if not preserved:
+            continue
+        stream = spec.streams[position]
+        others = " and ".join(other.name for other in spec.streams if other is not stream)
+        when = (
+            f"when the watermark passes {_deadline(spec, position)}"
+            if spec.streaming
+            else "at the end of the run"
+        )
+        nulls = "" if spec.how == "anti" else f", with nulls for {others}"
+        nodes.append(_Node(f"unmatched rows of {stream.name}: come out {when}{nulls}"))
+    return nodes
+
+
+def _event_time(spec: JoinSpec) -> _Node:
+    if spec.carries_event_time:
+        use = (
+            "works with windowed aggregation in the same query"
+            if spec.streaming
+            else "a plain column in a batch"
+        )
+        return _Node(f"event time: carried on as `{EVENT_TIME}`, the greatest of the times; {use}")
+    if not spec.streaming:
+        return _Node(f"event time: no `{EVENT_TIME}`; only inner joins of timed inputs have it")
+    if spec.how == "inner":
+        untimed = ", ".join(stream.name for stream in spec.streams if stream.time is None)
+        return _Node(f"event time: not carried on, as there is no time in: {untimed}")
+    why = (
+        "a row may meet its first match long after its own time"
+        if spec.how == "semi"
+        else "an unmatched row comes out only when the watermark has passed its time"
+    )
+    return _Node(f"event time: not carried on: {why}, and would count as late from then on")
+
+
+def _deadline(spec: JoinSpec, position: int) -> str:
+    window = spec.windows[position]
+    assert window is not None, "a row without a window has no deadline"
+    return f"{_time(spec.streams[position])} + {durations.format(window)}"
+
+
+def _time(stream: StreamSpec) -> str:
+    assert stream.time is not None, f"the stream {stream.name} has no time"
+    return f"{stream.name}.{stream.time}"

@@ -1,0 +1,156 @@
+"""Names: which column a user's name means, and how the columns of a result are called.
+
+A name means the column spelled exactly so, else the only one that differs just in case, as
+Spark has it by default. In a result, therefore, names that differ just in case count as equal.
+
+The result of a join of ``views(ad_id, price, at)`` and ``clicks(ad_id, price, user)`` on
+``ad_id``, if both have a time::
+
+    ad_id  views_price  at  clicks_price  user  event_time
+    ───┬─  ──────────────┬────────────────────  ─────┬────
+     keys    other columns, prefixed where the      inner joins only
+             bare name would not be unique
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from watersmeet.errors import (
+    AmbiguousColumnError,
+    PlanError,
+    UnknownColumnError,
+    did_you_mean,
+)
+from watersmeet.spec import EVENT_TIME, Column, JoinSpec, OutputColumn, StreamSpec
+
+_LISTED = 20
+
+
+def resolve(stream: StreamSpec, name: str, *, argument: str) -> Column:
+    """The one column of the stream that ``name`` means; ``argument`` is where it was named."""
+    exact = [column for column in stream.columns if column.name == name]
+    found = exact or [column for column in stream.columns if column.name.lower() == name.lower()]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        spelled = ", ".join(repr(column.name) for column in found)
+        raise AmbiguousColumnError(
+            f"{argument}: {name!r} could be any of {len(found)} columns of the stream "
+            f"{stream.name!r}: {spelled}. Rename or drop all but one of them."
+        )
+    raise UnknownColumnError(
+        f"{argument}: the stream {stream.name!r} has no column {name!r}."
+        f"{_hint(stream, name)} Its columns are: {_listed(stream)}."
+    )
+
+
+def result_columns(spec: JoinSpec) -> tuple[OutputColumn, ...]:
+    """The columns of the join's result, in order; the spec's own ``output`` is not read."""
+    if spec.how in ("semi", "anti"):
+        return _first_stream_columns(spec)
+    keys = tuple(
+        OutputColumn(name, type, stream=0, column=name, key=position)
+        for position, (name, type) in enumerate(zip(spec.keys[0], spec.key_types, strict=True))
+    )
+    event_time = (OutputColumn(EVENT_TIME, "timestamp"),) if spec.carries_event_time else ()
+    others = _other_columns(spec, reserved=keys + event_time)
+    output = keys + others + event_time
+    _check_unique(spec, output)
+    return output
+
+
+def _first_stream_columns(spec: JoinSpec) -> tuple[OutputColumn, ...]:
+    first = spec.streams[0]
+    _check_no_duplicates(first, first.columns)
+    key_of = {name: position for position, name in enumerate(spec.keys[0])}
+    return tuple(
+        OutputColumn(
+            column.name,
+            spec.key_types[key_of[column.name]] if column.name in key_of else column.type,
+            stream=0,
+            column=column.name,
+            key=key_of.get(column.name),
+        )
+        for column in first.columns
+    )
+
+
+def _other_columns(spec: JoinSpec, *, reserved: Sequence[OutputColumn]) -> tuple[OutputColumn, ...]:
+    """Every stream's columns that are no keys, prefixed where another would have the name."""
+    others: list[tuple[int, StreamSpec, list[Column]]] = []
+    for position, stream in enumerate(spec.streams):
+        columns = [c for c in stream.columns if c.name not in spec.keys[position]]
+        _check_no_duplicates(stream, columns)
+        others.append((position, stream, columns))
+
+    owners = Counter(
+        name for _, _, columns in others for name in {column.name.lower() for column in columns}
+    )
+    shared = {name for name, count in owners.items() if count > 1}
+    shared |= {column.name.lower() for column in reserved}
+    return tuple(
+        OutputColumn(
+            f"{stream.name}_{column.name}" if column.name.lower() in shared else column.name,
+            column.type,
+            stream=position,
+            column=column.name,
+        )
+        for position, stream, columns in others
+        for column in columns
+    )
+
+
+def _check_no_duplicates(stream: StreamSpec, columns: Sequence[Column]) -> None:
+    for name, times in Counter(column.name for column in columns).items():
+        if times > 1:
+            raise AmbiguousColumnError(
+                f"streams: {stream.name!r} has {times} columns of the name {name!r}, and the "
+                "result would have to contain them all. Rename or drop all but one of them."
+            )
+
+
+def _check_unique(spec: JoinSpec, output: Sequence[OutputColumn]) -> None:
+    taken: dict[str, OutputColumn] = {}
+    for column in output:
+        other = taken.setdefault(column.name.lower(), column)
+        if other is not column and not _were_twins(other, column):
+            raise PlanError(
+                f"streams: the result would have two columns {column.name!r}: "
+                f"{_origin(spec, other)} and {_origin(spec, column)}. "
+                "Rename one of them before the join: df.withColumnRenamed(...)."
+            )
+
+
+def _were_twins(one: OutputColumn, other: OutputColumn) -> bool:
+    """Did the two differ in nothing but case already in their own DataFrame?"""
+    return (
+        one.stream == other.stream
+        and one.column is not None
+        and other.column is not None
+        and one.column != other.column
+        and one.column.lower() == other.column.lower()
+    )
+
+
+def _origin(spec: JoinSpec, column: OutputColumn) -> str:
+    if column.stream is None:
+        return "the event time of the join"
+    return f"{spec.streams[column.stream].name}.{column.column}"
+
+
+def _hint(stream: StreamSpec, name: str) -> str:
+    head, dot, tail = name.partition(".")
+    columns = {column.name.lower(): column for column in stream.columns}
+    if dot and head.lower() in columns:
+        return f" To use a field of {head!r}, select it as a column of its own first."
+    if dot and head.lower() == stream.name.lower() and tail.lower() in columns:
+        return f" Did you mean {columns[tail.lower()].name!r}, without the stream's name?"
+    return did_you_mean(name, (column.name for column in stream.columns))
+
+
+def _listed(stream: StreamSpec) -> str:
+    names = [column.name for column in stream.columns]
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return ", ".join(names[:_LISTED]) + more if names else "(none)"

@@ -1,0 +1,345 @@
+"""From the arguments of a call to a validated :class:`~watersmeet.spec.JoinSpec`.
+
+Every argument is checked here and nowhere else, in this order: the streams by themselves,
+the join type, the keys, the windows, what bounds the state, the condition, the result's names.
+
+What bounds the state. A row of stream i can meet only rows whose time is at most its own plus
+``windows[i]``, and rows behind the watermark are dropped as they arrive. So it is useless, and
+if it has matched nothing so far it is proven unmatched, as soon as::
+
+    watermark > time + windows[i]
+
+Without ``within`` that never comes: no row leaves, and no row is ever proven unmatched.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from watersmeet import durations
+from watersmeet.errors import (
+    InternalError,
+    JoinTypeError,
+    KeyTypeError,
+    MixedInputError,
+    PlanError,
+    PredicateError,
+    StreamNameError,
+    TimeColumnError,
+    UnboundedStateError,
+    UnknownColumnError,
+    WindowError,
+    did_you_mean,
+)
+from watersmeet.plan.naming import resolve, result_columns
+from watersmeet.plan.types import check_key_type, common_type
+from watersmeet.spec import JOIN_TYPES, JoinSpec, StreamSpec
+
+Keys = str | Sequence[str]
+Value = TypeVar("Value")
+
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+#: What Spark calls these joins, without underscores, and what they are called here.
+_SPARK_JOIN_TYPES = {
+    "leftouter": "left",
+    "rightouter": "right",
+    "outer": "full",
+    "fullouter": "full",
+    "leftsemi": "semi",
+    "leftanti": "anti",
+    "cross": "inner",
+}
+
+
+def plan_join(
+    streams: Sequence[StreamSpec],
+    *,
+    on: Keys | Mapping[str, Keys] | None = None,
+    within: object = None,
+    how: str = "inner",
+    where: str | None = None,
+    unbounded: bool = False,
+) -> JoinSpec:
+    """Plan an equality join of two streams, or say what is wrong with the call.
+
+    ``within`` is a duration (text or :class:`~datetime.timedelta`), a dict from every stream's
+    name to one, or None. The spec's ``unbounded`` tells whether the state really is unbounded,
+    not just whether that would have been allowed.
+    """
+    _check_streams(streams)
+    streams = tuple(_with_time(stream) for stream in streams)
+    _check_how(how)
+    keys = _keys(streams, on)
+    key_types = _key_types(streams, keys)
+    windows = _windows(streams, within)
+    _check_flag(unbounded)
+    if streams[0].streaming and within is None:
+        _check_may_be_unbounded(how, unbounded)
+    _check_where(where)
+    spec = JoinSpec(
+        streams=streams,
+        keys=keys,
+        key_types=key_types,
+        windows=windows,
+        how=how,
+        where=where,
+        unbounded=streams[0].streaming and within is None,
+        output=(),
+    )
+    return replace(spec, output=result_columns(spec))
+
+
+# --- the streams by themselves
+
+
+def _check_streams(streams: Sequence[StreamSpec]) -> None:
+    names = [stream.name for stream in streams]
+    if len(streams) != 2:
+        raise PlanError(
+            f"streams: this version joins exactly two streams; {len(streams)} given: {names}."
+        )
+    seen: set[str] = set()
+    for name in names:
+        if not isinstance(name, str) or not _IDENTIFIER.fullmatch(name):
+            raise StreamNameError(
+                f"streams: the name {name!r} is not an identifier. Use letters, digits and "
+                "underscores, not starting with a digit: it prefixes columns and is used in "
+                "SQL conditions."
+            )
+        if name.lower() in seen:
+            raise StreamNameError(
+                f"streams: two streams have the name {name!r} (case does not count). "
+                "Give each a name of its own, also if both read the same DataFrame."
+            )
+        seen.add(name.lower())
+    live = [stream.name for stream in streams if stream.streaming]
+    if live and len(live) < len(streams):
+        batch = [stream.name for stream in streams if not stream.streaming]
+        raise MixedInputError(
+            f"streams: {', '.join(live)} is a streaming DataFrame, {', '.join(batch)} a batch "
+            "one. Give only streaming DataFrames (spark.readStream) or only batch ones "
+            "(spark.read)."
+        )
+
+
+def _with_time(stream: StreamSpec) -> StreamSpec:
+    """The stream with its time column's real name, once that column is found to be usable."""
+    argument = f"time of the stream {stream.name!r}"
+    if stream.time is None:
+        if stream.delay is not None and not stream.watermarked:
+            raise TimeColumnError(
+                f"delay of the stream {stream.name!r}: {durations.format(stream.delay)} behind "
+                f"which time? Give the time column too: {_time_example(stream)}."
+            )
+        return stream
+    column = resolve(stream, stream.time, argument=argument)
+    if column.type == "timestamp_ntz":
+        raise TimeColumnError(
+            f"{argument}: {column.name!r} is of type 'timestamp_ntz', a local time that is no "
+            f"point in time. Cast it: df.withColumn({column.name!r}, "
+            f"F.col({column.name!r}).cast('timestamp'))."
+        )
+    if column.type != "timestamp":
+        raise TimeColumnError(
+            f"{argument}: {column.name!r} is of type {column.type!r}; a time column must be of "
+            f"type 'timestamp'.{_timestamps(stream)}"
+        )
+    if stream.streaming and stream.delay is None:
+        if stream.watermarked:
+            raise InternalError(f"stream {stream.name!r}: a watermark without a delay")
+        raise TimeColumnError(
+            f"delay of the stream {stream.name!r}: missing, so nothing says how late its rows "
+            f'may be. Give delay="10 seconds", or call df.withWatermark({column.name!r}, '
+            "'10 seconds') before."
+        )
+    return replace(stream, time=column.name)
+
+
+def _time_example(stream: StreamSpec) -> str:
+    timestamps = [column.name for column in stream.columns if column.type == "timestamp"]
+    time = timestamps[0] if timestamps else "..."
+    return f'wm.stream(df, "{stream.name}", time="{time}", ...)'
+
+
+def _timestamps(stream: StreamSpec) -> str:
+    names = [column.name for column in stream.columns if column.type == "timestamp"]
+    return f" Of that type here: {', '.join(names)}." if names else " No column here is."
+
+
+# --- the join type, the condition, the flag
+
+
+def _check_how(how: object) -> None:
+    if how in JOIN_TYPES:
+        return
+    given = str(how).lower()
+    known = _SPARK_JOIN_TYPES.get(re.sub(r"[\s_-]", "", given))
+    hint = f" Did you mean {known!r}?" if known else did_you_mean(given, JOIN_TYPES)
+    raise JoinTypeError(f"how={how!r} is no join type: it is one of {', '.join(JOIN_TYPES)}.{hint}")
+
+
+def _check_where(where: object) -> None:
+    example = "like 'views.price < clicks.bid'"
+    if where is None:
+        return
+    if not isinstance(where, str):
+        raise PredicateError(
+            f"where={where!r} ({type(where).__name__}) is not a condition. Give SQL text {example}."
+        )
+    if not where.strip():
+        raise PredicateError(f"where={where!r} is empty. Give SQL text {example}, or None.")
+
+
+def _check_flag(unbounded: object) -> None:
+    if not isinstance(unbounded, bool):
+        raise PlanError(f"unbounded={unbounded!r} is neither True nor False.")
+
+
+# --- the keys
+
+
+def _keys(
+    streams: Sequence[StreamSpec], on: Keys | Mapping[str, Keys] | None
+) -> tuple[tuple[str, ...], ...]:
+    """The real names of each stream's key columns, aligned over the streams."""
+    if on is None:
+        raise PlanError("on: missing. Name the column(s) that must be equal, like on='ad_id'.")
+    if isinstance(on, Mapping):
+        per_stream = _by_stream(streams, on, argument="on")
+    else:
+        per_stream = [on for _ in streams]
+    named = [_key_list(names, on) for names in per_stream]
+    if len({len(names) for names in named}) > 1:
+        counts = ", ".join(
+            f"{len(names)} of {stream.name}" for stream, names in zip(streams, named, strict=True)
+        )
+        raise PlanError(
+            f"on={on!r} names {counts}: give the same number of columns for every stream, in "
+            "the order in which they are to be equal."
+        )
+    return tuple(
+        _stream_keys(streams, stream, names, on)
+        for stream, names in zip(streams, named, strict=True)
+    )
+
+
+def _key_list(names: object, on: object) -> list[str]:
+    listed = [names] if isinstance(names, str) else names
+    if not isinstance(listed, list | tuple) or not all(isinstance(name, str) for name in listed):
+        raise PlanError(
+            f"on={on!r}: {names!r} ({type(names).__name__}) is no column name. Give a name, a "
+            "list of names, or a dict from every stream's name to its column(s)."
+        )
+    if not listed or not all(name.strip() for name in listed):
+        raise PlanError(
+            f"on={on!r} is empty or has an empty name. Name the column(s) that must be equal, "
+            "like on='ad_id'."
+        )
+    return list(listed)
+
+
+def _stream_keys(
+    streams: Sequence[StreamSpec], stream: StreamSpec, names: Sequence[str], on: object
+) -> tuple[str, ...]:
+    keys: list[str] = []
+    for name in names:
+        try:
+            key = resolve(stream, name, argument=f"on={on!r}").name
+        except UnknownColumnError as error:
+            if isinstance(on, Mapping):
+                raise
+            example = ", ".join(f"{other.name!r}: ..." for other in streams)
+            raise UnknownColumnError(
+                f"{error} If its name differs between the streams, give on={{{example}}}."
+            ) from None
+        if key in keys:
+            raise PlanError(
+                f"on={on!r} names the column {key!r} of the stream {stream.name!r} twice. "
+                "Name it once; further equalities belong into `where`."
+            )
+        keys.append(key)
+    return tuple(keys)
+
+
+def _key_types(streams: Sequence[StreamSpec], keys: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """The types in which the keys are compared."""
+    common: list[str] = []
+    for names in zip(*keys, strict=True):
+        types: list[str] = []
+        for stream, name in zip(streams, names, strict=True):
+            types.append(stream.column(name).type)
+            check_key_type(types[-1], column=f"{stream.name}.{name}")
+        type = common_type(types)
+        if type is None:
+            given = ", ".join(
+                f"{stream.name}.{name} is {own}"
+                for stream, name, own in zip(streams, names, types, strict=True)
+            )
+            raise KeyTypeError(
+                f"on: {given}; these types do not compare. Cast one of them before the join: "
+                f"df.withColumn({names[-1]!r}, F.col({names[-1]!r}).cast({types[0]!r}))."
+            )
+        common.append(type)
+    return tuple(common)
+
+
+# --- the windows and what they bound
+
+
+def _windows(streams: Sequence[StreamSpec], within: object) -> tuple[int | None, ...]:
+    if within is None:
+        return tuple(None for _ in streams)
+    if isinstance(within, Mapping):
+        given = _by_stream(streams, within, argument="within")
+        windows = [
+            durations.parse(value, argument=f"within[{stream.name!r}]")
+            for stream, value in zip(streams, given, strict=True)
+        ]
+    else:
+        windows = [durations.parse(within, argument="within")] * len(streams)
+    for stream in streams:
+        if stream.time is None:
+            raise TimeColumnError(
+                f"within={within!r} compares times, but the stream {stream.name!r} has none. "
+                f"Give its time column: {_time_example(stream)}."
+            )
+    return tuple(windows)
+
+
+def _check_may_be_unbounded(how: str, unbounded: bool) -> None:
+    if how not in ("inner", "semi"):
+        raise WindowError(
+            f"within: missing, and how={how!r} on streams cannot do without it, not even with "
+            "unbounded=True: a match could always still come, so the watermark can never prove "
+            'that a row stays unmatched. Give within="1 hour", or as long as a match may take.'
+        )
+    if not unbounded:
+        raise UnboundedStateError(
+            "within: missing, so nothing would ever leave the state: every row would wait for "
+            'a match for ever. Give within="1 hour", or as long as a match may take; '
+            "if the streams really are small, unbounded=True."
+        )
+
+
+def _by_stream(
+    streams: Sequence[StreamSpec], given: Mapping[str, Value], *, argument: str
+) -> list[Value]:
+    """The dict's values in the order of the streams, once it names each of them exactly."""
+    names = [stream.name for stream in streams]
+    for name in given:
+        if name not in names:
+            raise StreamNameError(
+                f"{argument}={given!r}: {name!r} is not one of the streams "
+                f"{', '.join(names)}.{did_you_mean(str(name), names)}"
+            )
+    missing = [name for name in names if name not in given]
+    if missing:
+        raise StreamNameError(
+            f"{argument}={given!r} lacks the stream(s) {', '.join(missing)}: a dict must name "
+            "every stream."
+        )
+    return [given[name] for name in names]

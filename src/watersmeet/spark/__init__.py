@@ -1,0 +1,1 @@
+"""The Spark runtime: the only place that imports pyspark."""

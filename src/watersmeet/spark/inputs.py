@@ -1,0 +1,63 @@
+"""What Watersmeet reads off a DataFrame."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+from pyspark.sql import DataFrame
+
+from watersmeet import durations
+from watersmeet.errors import PlanError, TimeColumnError
+from watersmeet.spec import Column, StreamSpec
+
+#: Where Spark notes that a column carries a watermark.
+WATERMARK = "spark.watermarkDelayMs"
+
+
+def describe(
+    df: DataFrame,
+    name: str,
+    *,
+    time: str | None,
+    delay: str | timedelta | None,
+    rate: float | None,
+) -> StreamSpec:
+    """A DataFrame and what the user said about it, as plain data."""
+    if not isinstance(df, DataFrame):
+        raise PlanError(f"stream {name!r}: df must be a Spark DataFrame, got {type(df).__name__}")
+    if rate is not None and not (isinstance(rate, int | float) and rate > 0):
+        raise PlanError(f"stream {name!r}: rate must be rows a second above 0, got {rate!r}")
+    if delay is not None and time is None:
+        raise TimeColumnError(
+            f"stream {name!r}: delay={delay!r} needs a time column: add time='...'"
+        )
+    lag = None if delay is None else durations.parse(delay, argument=f"delay of stream {name!r}")
+    own = watermark_delay(df, time) if time is not None else None
+    if lag is not None and own is not None:
+        raise TimeColumnError(
+            f"stream {name!r}: column {time!r} already carries a watermark of "
+            f"{durations.format(own)}; leave out delay={delay!r}"
+        )
+    return StreamSpec(
+        name=name,
+        columns=tuple(Column(f.name, f.dataType.simpleString()) for f in df.schema),
+        streaming=df.isStreaming,
+        time=time,
+        delay=lag if own is None else own,
+        watermarked=own is not None,
+        rate=rate,
+    )
+
+
+def watermark_delay(df: DataFrame, column: str) -> int | None:
+    """The delay, in microseconds, of the watermark that a column carries, if it does."""
+    for field in df.schema:
+        if field.name.lower() == column.lower() and WATERMARK in field.metadata:
+            return int(field.metadata[WATERMARK]) * 1000
+    return None
+
+
+def quoted(name: str) -> str:
+    """A column name as Spark takes it literally, dots and all."""
+    return "`" + re.sub("`", "``", name) + "`"

@@ -1,0 +1,109 @@
+"""What a running join did, micro-batch by micro-batch.
+
+The numbers are the operator's own counters, summed by Spark's ``observe``: they
+are in every ``StreamingQueryProgress`` under ``observedMetrics``, for listeners
+and dashboards; :func:`metrics` reads them from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from watersmeet.operators.base import StreamCounters
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_PREFIX = "watersmeet: "
+
+
+def observation_name(streams: Sequence[str]) -> str:
+    """The name of a join's metrics in Spark's progress."""
+    return _PREFIX + " + ".join(streams)
+
+
+@dataclass(frozen=True)
+class StepMetrics:
+    """One micro-batch of one join.
+
+    ``streams`` has, for each stream by name, ``rows`` in, how many were
+    ``late`` (dropped) or ``unmatchable`` (a null key or time), how many
+    ``expired``, and ``state_rows``, ``state_bytes`` and ``segments`` at the end.
+    ``step_ms`` is the time spent in the operator, summed over the buckets.
+    """
+
+    batch: int
+    timestamp: str
+    join: str
+    watermark: datetime | None
+    results: int
+    probes: int
+    cache_hits: int
+    cache_misses: int
+    step_ms: int
+    steps: int
+    streams: dict[str, StreamCounters]
+
+    @property
+    def rows(self) -> int:
+        """Rows in, over all streams."""
+        return sum(stream.rows for stream in self.streams.values())
+
+    @property
+    def late(self) -> int:
+        """Rows dropped because they were older than the watermark."""
+        return sum(stream.late for stream in self.streams.values())
+
+    @property
+    def state_rows(self) -> int:
+        """Rows stored, over all streams."""
+        return sum(stream.state_rows for stream in self.streams.values())
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes stored, over all streams."""
+        return sum(stream.state_bytes for stream in self.streams.values())
+
+
+def metrics(query: StreamingQuery) -> list[StepMetrics]:
+    """One record for each recent micro-batch of each join in the query, oldest first.
+
+    Spark keeps the last 100 batches
+    (``spark.sql.streaming.numRecentProgressUpdates``).
+    """
+    records = []
+    for progress in query.recentProgress:
+        for name, row in progress.observedMetrics.items():
+            if name.startswith(_PREFIX):
+                counts = {key: value or 0 for key, value in row.asDict().items()}
+                records.append(_record(progress, name.removeprefix(_PREFIX), counts))
+    return records
+
+
+def _record(progress: object, join: str, counts: dict[str, int]) -> StepMetrics:
+    streams: dict[str, dict[str, int]] = {}
+    totals = {}
+    for name, value in counts.items():
+        stream, dot, counter = name.rpartition(".")
+        if dot:
+            streams.setdefault(stream, {})[counter] = value
+        else:
+            totals[name] = value
+    watermark = progress.eventTime.get("watermark")  # type: ignore[attr-defined]
+    return StepMetrics(
+        batch=progress.batchId,  # type: ignore[attr-defined]
+        timestamp=progress.timestamp,  # type: ignore[attr-defined]
+        join=join,
+        watermark=_parsed(watermark),
+        streams={name: StreamCounters(**values) for name, values in streams.items()},
+        **totals,
+    )
+
+
+def _parsed(watermark: str | None) -> datetime | None:
+    if watermark is None or watermark.startswith("1970-01-01T00:00:00.000"):
+        return None
+    return datetime.fromisoformat(watermark)

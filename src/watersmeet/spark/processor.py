@@ -1,0 +1,176 @@
+"""The stateful operator on Spark: one step of the join for each bucket.
+
+Spark calls it once a bucket with new capsules, and by a timer for every bucket
+with state whenever the watermark has moved. Everything that is kept goes to a
+``MapState``, so it commits with the micro-batch.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql import types as T
+from pyspark.sql.streaming.stateful_processor import (
+    ExpiredTimerInfo,
+    MapState,
+    StatefulProcessor,
+    StatefulProcessorHandle,
+    TimerValues,
+)
+
+from watersmeet.operators.base import Counters
+from watersmeet.operators.equi_join import END_OF_TIME, EquiJoin
+from watersmeet.spark.counters import to_row
+from watersmeet.state.bucket import BucketState
+from watersmeet.state.cache import SegmentCache
+from watersmeet.state.segment import concat, from_ipc, to_ipc
+
+if TYPE_CHECKING:
+    from pyspark.sql.pandas._typing import DataFrameLike
+
+_NAME = T.StructType([T.StructField("name", T.StringType())])
+_VALUE = T.StructType([T.StructField("value", T.BinaryType())])
+
+#: New rows are joined in chunks of at most about so many bytes.
+CHUNK_BYTES = 256 << 20
+#: Result pieces are gathered into capsules of about so many rows or bytes.
+CAPSULE_ROWS = 1 << 16
+CAPSULE_BYTES = 8 << 20
+
+
+@dataclass(frozen=True)
+class SparkStore:
+    """A store in Spark's state store."""
+
+    values: MapState
+
+    def get(self, name: str) -> bytes | None:
+        row = self.values.getValue((name,))
+        return None if row is None else bytes(row[0])
+
+    def put(self, name: str, value: bytes) -> None:
+        self.values.updateValue((name,), (value,))
+
+    def delete(self, name: str) -> None:
+        self.values.removeKey((name,))
+
+
+class JoinProcessor(StatefulProcessor):
+    """Steps the join. ``streaming`` is false for batch DataFrames: all rows come in
+    one call, and then nothing comes any more. ``timers`` says that there is a
+    watermark to wait for."""
+
+    def __init__(
+        self, join: EquiJoin, cache: SegmentCache, *, streaming: bool, timers: bool
+    ) -> None:
+        self._join = join
+        self._cache = cache
+        self._streaming = streaming
+        self._timers = timers
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._handle = handle
+        self._store = SparkStore(handle.getMapState("state", _NAME, _VALUE))
+
+    def handleInputRows(
+        self, key: Any, rows: Iterator[DataFrameLike], timerValues: TimerValues
+    ) -> Iterator[DataFrameLike]:
+        yield from self._step(self._chunks(rows), timerValues, fired=None)
+
+    def handleExpiredTimer(
+        self, key: Any, timerValues: TimerValues, expiredTimerInfo: ExpiredTimerInfo
+    ) -> Iterator[DataFrameLike]:
+        no_rows: list[pa.RecordBatch | None] = [None] * len(self._join.layout.inputs)
+        fired = expiredTimerInfo.getExpiryTimeInMs()
+        yield from self._step(iter([no_rows]), timerValues, fired=fired)
+
+    def close(self) -> None:
+        pass
+
+    def _step(
+        self,
+        chunks: Iterator[list[pa.RecordBatch | None]],
+        timer_values: TimerValues,
+        *,
+        fired: int | None,
+    ) -> Iterator[DataFrameLike]:
+        began = time.perf_counter()
+        state = BucketState(
+            self._store,
+            self._cache,
+            fingerprint=self._join.layout.fingerprint,
+            lengths=self._join.lengths,
+        )
+        counters = Counters.zero(len(state.windows))
+        watermark_ms = timer_values.getCurrentWatermarkInMs()
+        watermark = watermark_ms * 1000 if watermark_ms > 0 else None
+        yield from capsules(self._results(chunks, watermark, state, counters))
+        self._set_timer(state, watermark_ms, fired)
+        state.commit(drop_marked=self._join.done_when_matched)
+        counters.step_ms = round((time.perf_counter() - began) * 1000)
+        yield pd.DataFrame({"payload": [None], "counters": [to_row(counters, state)]})
+
+    def _results(
+        self,
+        chunks: Iterator[list[pa.RecordBatch | None]],
+        watermark: int | None,
+        state: BucketState,
+        counters: Counters,
+    ) -> Iterator[pa.RecordBatch]:
+        for new in chunks:
+            yield from self._join.step(new, watermark, state, counters)
+        if not self._streaming:
+            yield from self._join.advance(END_OF_TIME, state, counters)
+
+    def _set_timer(self, state: BucketState, watermark_ms: int, fired: int | None) -> None:
+        """Have the bucket stepped again as soon as the watermark moves, while it
+        holds anything. A timer that has just fired is deleted by Spark."""
+        if not self._timers:
+            return
+        wanted = watermark_ms + 1 if any(window.entries for window in state.windows) else None
+        current = state.manifest.timer
+        if current != wanted:
+            if current is not None and current != fired:
+                self._handle.deleteTimer(current)
+            if wanted is not None:
+                self._handle.registerTimer(wanted)
+            state.manifest.timer = wanted
+
+    def _chunks(self, frames: Iterator[DataFrameLike]) -> Iterator[list[pa.RecordBatch | None]]:
+        """New rows of each stream, from their capsules, a bounded amount at a time."""
+        count = len(self._join.layout.inputs)
+        waiting: list[list[pa.RecordBatch]] = [[] for _ in range(count)]
+        size = 0
+        for frame in frames:
+            for stream, payload in zip(frame["stream"], frame["payload"], strict=True):
+                if payload is None:
+                    continue
+                waiting[stream].append(from_ipc(payload))
+                size += len(payload)
+                if size >= CHUNK_BYTES:
+                    yield [concat(batches) if batches else None for batches in waiting]
+                    waiting, size = [[] for _ in range(count)], 0
+        yield [concat(batches) if batches else None for batches in waiting]
+
+
+def capsules(results: Iterator[pa.RecordBatch]) -> Iterator[DataFrameLike]:
+    """Results gathered into capsules: few enough to be cheap, small enough to stream."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in results:
+        waiting.append(batch)
+        rows, size = rows + len(batch), size + batch.nbytes
+        if rows >= CAPSULE_ROWS or size >= CAPSULE_BYTES:
+            yield _capsule(waiting)
+            waiting, rows, size = [], 0, 0
+    if waiting:
+        yield _capsule(waiting)
+
+
+def _capsule(batches: list[pa.RecordBatch]) -> DataFrameLike:
+    return pd.DataFrame({"payload": [to_ipc(concat(batches))], "counters": [None]})

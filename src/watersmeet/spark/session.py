@@ -1,0 +1,62 @@
+"""The Spark session: what Watersmeet needs of it, and one that has it."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from pyspark.sql import SparkSession
+
+from watersmeet.errors import SessionError
+
+_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+#: Settings that a join cannot do without, or that make it fast.
+SETTINGS = {
+    _PROVIDER: _ROCKSDB,
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+}
+
+
+def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
+    """Add what Watersmeet needs to a session builder of your own.
+
+    Call ``getOrCreate`` on what it returns. Settings that the builder is given
+    afterwards win.
+    """
+    for name, value in SETTINGS.items():
+        builder = builder.config(name, value)
+    return builder
+
+
+def local_session(
+    *, cores: int | None = None, memory: str = "2g", name: str = "watersmeet"
+) -> SparkSession:
+    """A Spark session on this machine, set up for Watersmeet.
+
+    ``cores`` defaults to all of them; ``memory`` is for the JVM alone.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    threads = cores or os.cpu_count() or 1
+    builder = (
+        SparkSession.builder.appName(name)
+        .master(f"local[{threads}]")
+        .config("spark.driver.memory", memory)
+        .config("spark.sql.shuffle.partitions", str(threads))
+        .config("spark.ui.showConsoleProgress", "false")
+    )
+    return configure(builder).getOrCreate()
+
+
+def check(spark: SparkSession) -> None:
+    """Refuse a session in which the join could not run."""
+    provider = spark.conf.get(_PROVIDER, None)
+    if provider is None or not provider.endswith("RocksDBStateStoreProvider"):
+        raise SessionError(
+            "the session's state store cannot hold a join's state: "
+            f"{_PROVIDER} is {provider or 'not set'}. "
+            f"Set it with wm.configure(SparkSession.builder), or by "
+            f'spark.conf.set("{_PROVIDER}", "{_ROCKSDB}")'
+        )

@@ -1,0 +1,100 @@
+"""What a join is, in plain data: no Spark, no state, no rows.
+
+A :class:`JoinSpec` is what the planner makes of a call and what every other
+part reads: ``explain`` prints it, the Spark runtime builds a query from it,
+the operator is laid out by it. Times and durations are whole microseconds,
+types are Spark's short names (``bigint``, ``decimal(10,2)``, ``array<int>``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: The join types of two streams, in the order in which the documentation lists them.
+JOIN_TYPES = ("inner", "left", "right", "full", "semi", "anti")
+
+#: The column that carries an inner join's event time; always the last of the result.
+EVENT_TIME = "event_time"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a stream: its name and its Spark type."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True)
+class StreamSpec:
+    """One input: its columns and what is known about its time.
+
+    ``delay`` is how far the watermark stays behind the greatest time seen;
+    ``watermarked`` says that the stream brought its own Spark watermark (then
+    ``delay`` is that watermark's). ``rate`` is the expected rows a second, if
+    the user gave it: it feeds estimates only, never a result.
+    """
+
+    name: str
+    columns: tuple[Column, ...]
+    streaming: bool
+    time: str | None = None
+    delay: int | None = None
+    watermarked: bool = False
+    rate: float | None = None
+
+    def column(self, name: str) -> Column:
+        """The column of that name, which the planner has made sure exists."""
+        return next(column for column in self.columns if column.name == name)
+
+
+@dataclass(frozen=True)
+class OutputColumn:
+    """A column of the result and where its values come from.
+
+    ``stream`` and ``column`` name the source; both are None for ``event_time``.
+    For a key column, ``key`` is its position among the keys and the value is
+    taken from whichever stream has the row.
+    """
+
+    name: str
+    type: str
+    stream: int | None = None
+    column: str | None = None
+    key: int | None = None
+
+
+@dataclass(frozen=True)
+class JoinSpec:
+    """A planned equality join: validated, complete, and immutable.
+
+    ``keys[i]`` are stream i's key columns, aligned over the streams;
+    ``key_types`` are the types they are compared in; ``windows[i]`` is how long
+    a row of stream i waits for a later one (None: for ever).
+    """
+
+    streams: tuple[StreamSpec, ...]
+    keys: tuple[tuple[str, ...], ...]
+    key_types: tuple[str, ...]
+    windows: tuple[int | None, ...]
+    how: str
+    where: str | None
+    unbounded: bool
+    output: tuple[OutputColumn, ...]
+
+    @property
+    def streaming(self) -> bool:
+        return self.streams[0].streaming
+
+    @property
+    def preserved(self) -> tuple[bool, ...]:
+        """For each stream: does a row that matches nothing appear in the result?"""
+        first = self.how in ("left", "full", "anti")
+        second = self.how in ("right", "full")
+        return (first, second)
+
+    @property
+    def carries_event_time(self) -> bool:
+        """Can Spark go on with event time after this join? Only an inner join's
+        results are always newer than the watermark."""
+        return self.how == "inner" and all(stream.time for stream in self.streams)

@@ -1,0 +1,61 @@
+"""A bucket's state: the windows of all streams, for the keys of one bucket.
+
+Opened at the start of a step and committed at its end; in between, everything
+that changed is either in the store already (segments) or written by
+:meth:`BucketState.commit` (marks and manifest).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from watersmeet.errors import StateError
+from watersmeet.state.cache import SegmentCache
+from watersmeet.state.manifest import Manifest
+from watersmeet.state.store import Store
+from watersmeet.state.window import CacheCounts, Window
+
+_MANIFEST = "manifest"
+
+
+class BucketState:
+    """The windows of one bucket.
+
+    ``fingerprint`` describes the query; state that another query wrote is
+    refused, because its rows would be read wrongly.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        cache: SegmentCache,
+        *,
+        fingerprint: str,
+        lengths: Sequence[int | None],
+    ) -> None:
+        self._store = store
+        value = store.get(_MANIFEST)
+        if value is None:
+            self.manifest = Manifest.empty(fingerprint, len(lengths))
+        else:
+            self.manifest = Manifest.from_bytes(value)
+        if self.manifest.fingerprint != fingerprint:
+            raise StateError(
+                "the checkpoint belongs to another join: its state was written for\n"
+                f"  {self.manifest.fingerprint}\nand this query is\n  {fingerprint}\n"
+                "Start the query with a new checkpointLocation, or change it back."
+            )
+        self.cache_counts = CacheCounts()
+        self.windows = [
+            Window(entries, length, store, cache, self.cache_counts)
+            for entries, length in zip(self.manifest.windows, lengths, strict=True)
+        ]
+
+    def commit(self, *, drop_marked: Sequence[bool]) -> None:
+        """Merge segments where it is time, and write what changed.
+
+        ``drop_marked[i]``: are stream i's marked rows done with?"""
+        for window, drop in zip(self.windows, drop_marked, strict=True):
+            window.settle_marks()
+            window.compact(drop_marked=drop)
+        self._store.put(_MANIFEST, self.manifest.to_bytes())

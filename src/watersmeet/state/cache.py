@@ -1,0 +1,94 @@
+"""The host-local cache of segments: memory-mapped files, capped in size.
+
+A cached segment is a copy of what the store holds, in a form that needs no
+decoding: rows and index as one uncompressed Arrow file, mapped into memory.
+Ids never repeat, so a file never goes stale, and any process on the host may
+use it. Whatever is missing is read from the store again, so the folder can be
+deleted at any time, also while it is in use: a mapped file lives until its
+last reader is gone.
+
+The folder carries the machine's boot id in its name: after a crash of the
+machine, files whose last pages were lost are never looked at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from watersmeet.state.segment import Segment
+
+#: A file that nobody has read for so many seconds belongs to a query that is gone.
+IDLE_SECONDS = 24 * 3600
+
+
+def default_folder() -> str:
+    """A folder of this user's on this boot of this host."""
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    session = boot.read_text().strip()[:8] if boot.exists() else "0"
+    return os.path.join(tempfile.gettempdir(), f"watersmeet-{os.getuid()}-{session}")
+
+
+@dataclass(frozen=True)
+class SegmentCache:
+    """Segments as files in a folder, the least recently used leaving first.
+
+    ``capacity`` is in bytes, for everything in the folder, whoever wrote it.
+    """
+
+    folder: str
+    capacity: int
+
+    def load(self, segment_id: str) -> Segment | None:
+        """The cached segment, or None if it is not there or not readable."""
+        path = self._path(segment_id)
+        try:
+            with pa.memory_map(path) as source:
+                batch = pa.ipc.open_file(source).get_batch(0)
+            os.utime(path)
+        except (OSError, pa.ArrowInvalid):
+            return None
+        return Segment.from_indexed(batch)
+
+    def save(self, segment_id: str, segment: Segment) -> None:
+        """Keep the segment. A full disk or a folder that vanished is no error:
+        the segment is in the store."""
+        path = self._path(segment_id)
+        temporary = f"{path}.{os.getpid()}.tmp"
+        batch = segment.indexed()
+        with contextlib.suppress(OSError):
+            os.makedirs(self.folder, mode=0o700, exist_ok=True)
+            with pa.OSFile(temporary, "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
+                writer.write_batch(batch)
+            os.replace(temporary, path)
+            self._evict()
+
+    def discard(self, segment_id: str) -> None:
+        """Forget the segment, if it is there."""
+        with contextlib.suppress(OSError):
+            os.unlink(self._path(segment_id))
+
+    def _path(self, segment_id: str) -> str:
+        return os.path.join(self.folder, f"{segment_id}.arrow")
+
+    def _evict(self) -> None:
+        """Delete idle files, and the least recently used ones beyond the capacity."""
+        files = []
+        with os.scandir(self.folder) as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError):
+                    status = entry.stat()
+                    files.append((status.st_mtime, status.st_size, entry.path))
+        files.sort(reverse=True)
+        total, oldest = 0, time.time() - IDLE_SECONDS
+        for used_at, size, path in files:
+            total += size
+            if total > self.capacity or used_at < oldest:
+                with contextlib.suppress(OSError):
+                    os.unlink(path)

@@ -1,0 +1,56 @@
+"""Which segments to merge: tiers of size within slots of time.
+
+A segment leaves the state as a whole, once its newest row is useless. So only
+segments whose newest rows are close in time may be merged: those of one
+*slot*, an eighth of the window. Within the newest two slots, four segments of
+about one size become one (as in a log-structured merge tree); an older slot
+gets no new rows any more and is merged into one segment.
+
+A probe thus meets about ten segments and a few young ones, whatever the size
+of the window; a row is merged about log4(rows in a slot / rows in a batch)
+times; and a row stays at most an eighth of the window longer than it must.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+
+from watersmeet.state.manifest import Entry, total_bytes
+
+#: So many segments of one tier become one segment of the next.
+FAN = 4
+#: A window is cut into so many slots.
+SLOTS = 8
+#: No merge makes a segment larger than this, in stored bytes.
+LARGEST = 256 << 20
+
+
+def merges(entries: Sequence[Entry], window: int | None) -> list[list[Entry]]:
+    """Groups of entries that should become one segment each."""
+    slots: dict[int, list[Entry]] = defaultdict(list)
+    width = max(window // SLOTS, 1) if window else None
+    for entry in entries:
+        slots[entry.max_time // width if width else 0].append(entry)
+    newest = max(slots, default=0)
+    groups = []
+    for slot, members in slots.items():
+        closed = width is not None and slot < newest - 1
+        groups += [members] if closed else _full_tiers(members)
+    return [group for group in map(_within_size, groups) if len(group) > 1]
+
+
+def _full_tiers(entries: Sequence[Entry]) -> list[list[Entry]]:
+    tiers: dict[int, list[Entry]] = defaultdict(list)
+    for entry in entries:
+        tiers[int(math.log(max(entry.rows, 1), FAN))].append(entry)
+    return [tier for tier in tiers.values() if len(tier) >= FAN]
+
+
+def _within_size(group: list[Entry]) -> list[Entry]:
+    """As many of the group's smallest members as fit into one segment."""
+    group = sorted(group, key=lambda entry: entry.bytes)
+    while total_bytes(group) > LARGEST:
+        group.pop()
+    return group

@@ -1,0 +1,67 @@
+"""The manifest: which segments a join's windows consist of, as one small value.
+
+An entry describes a segment without its rows. Its *parts* name the values in
+the store that hold the rows, in order: a segment that was merged from others
+keeps their parts, so merging large segments writes nothing to the store.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+#: Of the bytes in the store. A change that old state cannot be read with raises it.
+FORMAT = 1
+
+
+@dataclass
+class Entry:
+    """A segment as the manifest knows it. ``marked`` counts its marked rows."""
+
+    id: str
+    parts: list[str]
+    rows: int
+    bytes: int
+    min_time: int
+    max_time: int
+    marked: int = 0
+
+
+@dataclass
+class Manifest:
+    """What a bucket remembers besides rows.
+
+    ``fingerprint`` says which query the state belongs to; ``settled[i]`` is the
+    time up to which stream i's unmatched rows have been given out; ``timer`` is
+    the event-time timer that is set, in milliseconds.
+    """
+
+    fingerprint: str
+    windows: list[list[Entry]]
+    settled: list[int | None]
+    timer: int | None = None
+
+    @classmethod
+    def empty(cls, fingerprint: str, streams: int) -> Manifest:
+        return cls(fingerprint, [[] for _ in range(streams)], [None] * streams)
+
+    def to_bytes(self) -> bytes:
+        return json.dumps({"format": FORMAT, **asdict(self)}, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_bytes(cls, value: bytes) -> Manifest:
+        fields = json.loads(value)
+        found = fields.pop("format")
+        if found != FORMAT:
+            raise ValueError(f"state format {found}, this version reads {FORMAT}")
+        windows = [[Entry(**entry) for entry in window] for window in fields.pop("windows")]
+        return cls(windows=windows, **fields)
+
+
+def total_rows(entries: Sequence[Entry]) -> int:
+    return sum(entry.rows for entry in entries)
+
+
+def total_bytes(entries: Sequence[Entry]) -> int:
+    return sum(entry.bytes for entry in entries)

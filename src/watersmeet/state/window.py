@@ -1,0 +1,207 @@
+"""A window: the rows of one stream that may still meet a row of another.
+
+The window owns its segments: it writes new ones, finds old ones (in the local
+cache, else in the store), merges them, and drops those whose time is over. Rows
+are never changed. What changes about a row, its *mark* (an outer join's "has
+matched", a semi join's "is done"), lives beside the segment in a bitmap.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.state import compaction
+from watersmeet.state.cache import SegmentCache
+from watersmeet.state.manifest import Entry, total_rows
+from watersmeet.state.segment import Bools, Segment, concat, decode, encode
+from watersmeet.state.store import Store
+
+#: A merge of fewer stored bytes than this writes its rows anew, as one part.
+REWRITE_BELOW = 1 << 20
+#: No part is larger than this, before compression.
+PART_BYTES = 64 << 20
+
+
+@dataclass
+class CacheCounts:
+    """How often a segment was found in the local cache, and how often not."""
+
+    hits: int = 0
+    misses: int = 0
+
+
+@dataclass
+class Window:
+    """One stream's stored rows in one bucket. ``length`` is in microseconds,
+    None for a window without end. ``entries`` is the manifest's own list."""
+
+    entries: list[Entry]
+    length: int | None
+    store: Store
+    cache: SegmentCache
+    counts: CacheCounts
+    _opened: dict[str, Segment] = field(default_factory=dict)
+    _marks: dict[str, Bools] = field(default_factory=dict)
+    _touched: set[str] = field(default_factory=set)
+
+    # -- reading ---------------------------------------------------------------
+
+    def open(self, entry: Entry) -> Segment:
+        """The segment of an entry, from the cache or else from the store."""
+        segment = self._opened.get(entry.id)
+        if segment is None:
+            segment = self.cache.load(entry.id)
+            if segment is not None and len(segment) == entry.rows:
+                self.counts.hits += 1
+            else:
+                self.counts.misses += 1
+                segment = Segment.of(concat([decode(self._part(name)) for name in entry.parts]))
+                self.cache.save(entry.id, segment)
+            assert len(segment) == entry.rows, f"segment {entry.id} lost rows"
+            self._opened[entry.id] = segment
+        return segment
+
+    def marks(self, entry: Entry) -> Bools:
+        """The marks of an entry's rows, by position."""
+        marks = self._marks.get(entry.id)
+        if marks is None:
+            value = self.store.get(_marks_name(entry)) if entry.marked else None
+            if value is None:
+                marks = np.zeros(entry.rows, dtype=np.bool_)
+            else:
+                bits = np.unpackbits(np.frombuffer(value, np.uint8), count=entry.rows)
+                marks = bits.view(np.bool_)
+            self._marks[entry.id] = marks
+        return marks
+
+    def overlapping(self, earliest: int, latest: int) -> Iterator[Entry]:
+        """The entries that may hold rows with a time in [earliest, latest]."""
+        for entry in self.entries:
+            if entry.min_time <= latest and entry.max_time >= earliest:
+                yield entry
+
+    @property
+    def rows(self) -> int:
+        """The rows that may still matter: stored, and not done with."""
+        return total_rows(self.entries)
+
+    # -- changing --------------------------------------------------------------
+
+    def mark(self, entry: Entry, positions: np.ndarray) -> None:
+        """Mark rows by position; marking twice is the same as once."""
+        marks = self.marks(entry)
+        marks[positions] = True
+        self._touched.add(entry.id)
+
+    def add(self, segment: Segment, marks: Bools | None = None) -> Entry | None:
+        """Store a new segment; its entry, or None if there are no rows."""
+        if len(segment) == 0:
+            return None
+        parts = [self._write(piece) for piece in _pieces(segment.rows)]
+        names, sizes = [name for name, _ in parts], [size for _, size in parts]
+        entry = self._admit(segment, names, sum(sizes))
+        if marks is not None and marks.any():
+            self._marks[entry.id] = marks
+            self._touched.add(entry.id)
+        return entry
+
+    def drop(self, entry: Entry) -> None:
+        """Forget a segment and all that belongs to it."""
+        for name in entry.parts:
+            self.store.delete(name)
+        self._forget(entry)
+
+    def settle_marks(self) -> None:
+        """Write the marks that changed, so that they commit with the micro-batch."""
+        for entry in self.entries:
+            if entry.id in self._touched:
+                marks = self._marks[entry.id]
+                entry.marked = int(marks.sum())
+                self.store.put(_marks_name(entry), np.packbits(marks).tobytes())
+        self._touched.clear()
+
+    def compact(self, *, drop_marked: bool) -> None:
+        """Merge what has become too many segments.
+
+        With ``drop_marked``, marked rows are useless: they leave the state as
+        soon as they are the greater part of a segment."""
+        if drop_marked:
+            for entry in [e for e in self.entries if 2 * e.marked > e.rows]:
+                self._merge([entry], rewrite=True, drop_marked=True)
+        for group in compaction.merges(self.entries, self.length):
+            small = sum(entry.bytes for entry in group) < REWRITE_BELOW
+            self._merge(group, rewrite=small, drop_marked=drop_marked and small)
+
+    # -- inside ----------------------------------------------------------------
+
+    def _merge(self, group: list[Entry], *, rewrite: bool, drop_marked: bool) -> None:
+        segments = [self.open(entry) for entry in group]
+        marks = np.concatenate([self.marks(entry) for entry in group])
+        merged = Segment.merge(segments)
+        if drop_marked and marks.any():
+            merged = Segment.of(merged.rows.filter(pa.array(~marks)))
+            marks = np.zeros(len(merged), dtype=np.bool_)
+        if rewrite:
+            for entry in group:
+                self.drop(entry)
+            self.add(merged, marks)
+        else:
+            parts = [name for entry in group for name in entry.parts]
+            size = sum(entry.bytes for entry in group)
+            for entry in group:
+                self._forget(entry)
+            entry = self._admit(merged, parts, size)
+            if marks.any():
+                self._marks[entry.id] = marks
+                self._touched.add(entry.id)
+        self.settle_marks()
+
+    def _admit(self, segment: Segment, parts: list[str], size: int) -> Entry:
+        entry = Entry(
+            id=uuid.uuid4().hex,
+            parts=parts,
+            rows=len(segment),
+            bytes=size,
+            min_time=segment.min_time,
+            max_time=segment.max_time,
+        )
+        self.entries.append(entry)
+        self._opened[entry.id] = segment
+        self.cache.save(entry.id, segment)
+        return entry
+
+    def _forget(self, entry: Entry) -> None:
+        if entry.marked:
+            self.store.delete(_marks_name(entry))
+        self.entries.remove(entry)
+        self.cache.discard(entry.id)
+        self._opened.pop(entry.id, None)
+        self._marks.pop(entry.id, None)
+        self._touched.discard(entry.id)
+
+    def _write(self, rows: pa.RecordBatch) -> tuple[str, int]:
+        name, value = f"part/{uuid.uuid4().hex}", encode(rows)
+        self.store.put(name, value)
+        return name, len(value)
+
+    def _part(self, name: str) -> bytes:
+        value = self.store.get(name)
+        assert value is not None, f"{name} is in the manifest but not in the store"
+        return value
+
+
+def _marks_name(entry: Entry) -> str:
+    return f"marks/{entry.id}"
+
+
+def _pieces(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Rows cut into slices of at most about PART_BYTES."""
+    count = max(1, -(-rows.nbytes // PART_BYTES))
+    size = -(-len(rows) // count)
+    for start in range(0, len(rows), size):
+        yield rows.slice(start, size)

@@ -1,0 +1,246 @@
+"""Drive a join by hand, batch by batch, with no Spark.
+
+:class:`LocalJoin` runs the very operator that runs on Spark, over Arrow tables,
+with the watermark that Spark would have. Use it to test what a join gives you
+for data of your own, late rows and silences included, in milliseconds.
+
+>>> import datetime, pyarrow as pa
+>>> def at(second): return datetime.datetime(2024, 1, 1, 0, 0, second, tzinfo=datetime.UTC)
+>>> views = pa.table({"ad": [1, 2], "seen": [at(0), at(1)]})
+>>> clicks = pa.table({"ad": [1], "clicked": [at(5)]})
+>>> join = LocalJoin(
+...     {"views": LocalStream(views.schema, time="seen", delay="0 seconds"),
+...      "clicks": LocalStream(clicks.schema, time="clicked", delay="0 seconds")},
+...     on="ad", within="10 seconds", how="left")
+>>> join.batch(views=views).num_rows
+0
+>>> join.batch(clicks=clicks).column("ad").to_pylist()
+[1]
+>>> join.finish().column("ad").to_pylist()
+[2]
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from watersmeet import durations
+from watersmeet.operators.base import Counters
+from watersmeet.operators.equi_join import END_OF_TIME, EquiJoin
+from watersmeet.operators.layout import is_exact, key_name, lay_out
+from watersmeet.operators.predicate import Predicate
+from watersmeet.plan.planner import plan_join
+from watersmeet.spec import Column, JoinSpec, StreamSpec
+from watersmeet.state.bucket import BucketState
+from watersmeet.state.cache import SegmentCache
+from watersmeet.state.segment import CODE, TIME, concat
+from watersmeet.state.store import MemoryStore
+
+_SPARK_NAMES = {
+    pa.int8(): "tinyint",
+    pa.int16(): "smallint",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.string(): "string",
+    pa.binary(): "binary",
+    pa.bool_(): "boolean",
+    pa.date32(): "date",
+    pa.timestamp("us", "UTC"): "timestamp",
+    pa.timestamp("us"): "timestamp_ntz",
+}
+_ARROW_TYPES = {name: kind for kind, name in _SPARK_NAMES.items()}
+
+
+@dataclass(frozen=True)
+class LocalStream:
+    """One input of a :class:`LocalJoin`: its columns, and what ``wm.stream`` takes."""
+
+    schema: pa.Schema
+    time: str | None = None
+    delay: str | timedelta | None = None
+
+
+class LocalJoin:
+    """A join that is stepped by hand.
+
+    ``stores`` (one a bucket) and ``folder`` are the durable state and the local
+    cache: hand them to another :class:`LocalJoin` to restart from where this
+    one stands.
+    """
+
+    def __init__(
+        self,
+        streams: Mapping[str, LocalStream],
+        *,
+        on: Any,
+        within: Any = None,
+        how: str = "inner",
+        where: Predicate | None = None,
+        unbounded: bool = False,
+        buckets: int = 1,
+        restart: LocalJoin | None = None,
+        folder: str | None = None,
+    ) -> None:
+        specs = [_stream_spec(name, stream) for name, stream in streams.items()]
+        spec = plan_join(specs, on=on, within=within, how=how, unbounded=unbounded)
+        self.spec: JoinSpec = replace(spec, where=where.sql if where else None)
+        schemas = [_in_utc(stream.schema) for stream in streams.values()]
+        output = pa.schema([(c.name, _output_type(c, schemas)) for c in spec.output])
+        layout = lay_out(self.spec, schemas, output, where, buckets=buckets)
+        self.join = EquiJoin(layout)
+        self.stores: list[MemoryStore] = (
+            restart.stores if restart else [MemoryStore() for _ in range(buckets)]
+        )
+        self._greatest: dict[int, int] = dict(restart._greatest) if restart else {}
+        self.watermark: int | None = restart.watermark if restart else None
+        given = folder or (restart and restart.folder)
+        self.folder: str = given or tempfile.mkdtemp("-watersmeet")
+        self.counters = Counters.zero(len(specs))
+
+    def batch(self, **tables: pa.Table) -> pa.Table:
+        """One micro-batch: new rows for any of the streams. The watermark moves
+        after it, as in Spark, and takes effect in the next one."""
+        rows = [self._stored(i, tables.get(s.name)) for i, s in enumerate(self.spec.streams)]
+        results: list[pa.RecordBatch] = []
+        self.counters = Counters.zero(len(rows))
+        for bucket in range(len(self.stores)):
+            results += self._step(bucket, [_of_bucket(r, bucket, len(self.stores)) for r in rows])
+        self._advance(rows)
+        return pa.Table.from_batches(results, self.join.layout.output)
+
+    def finish(self) -> pa.Table:
+        """Let time pass until nothing is stored any more."""
+        self.watermark = END_OF_TIME
+        return self.batch()
+
+    def state_rows(self) -> list[int]:
+        """Rows stored now, for each stream."""
+        states = [self._state(bucket) for bucket in range(len(self.stores))]
+        return [
+            sum(state.windows[i].rows for state in states) for i in range(len(self.spec.streams))
+        ]
+
+    def _state(self, bucket: int) -> BucketState:
+        return BucketState(
+            self.stores[bucket],
+            SegmentCache(self.folder, 1 << 30),
+            fingerprint=self.join.layout.fingerprint,
+            lengths=self.join.lengths,
+        )
+
+    def _step(self, bucket: int, rows: list[pa.RecordBatch | None]) -> Iterable[pa.RecordBatch]:
+        state = self._state(bucket)
+        results = list(self.join.step(rows, self.watermark, state, self.counters))
+        state.commit(drop_marked=self.join.done_when_matched)
+        self.counters.cache_hits += state.cache_counts.hits
+        self.counters.cache_misses += state.cache_counts.misses
+        return results
+
+    def _advance(self, rows: list[pa.RecordBatch | None]) -> None:
+        timed = [i for i, stream in enumerate(self.spec.streams) if stream.time]
+        for i in timed:
+            batch = rows[i]
+            greatest = (
+                None if batch is None else pc.max(batch.column(TIME)).cast(pa.int64()).as_py()
+            )
+            if greatest is not None:
+                # Spark keeps event times in milliseconds.
+                seen = greatest // 1000 * 1000 - (self.spec.streams[i].delay or 0) // 1000 * 1000
+                self._greatest[i] = max(seen, self._greatest.get(i, seen))
+        if timed and len(self._greatest) == len(timed):
+            watermark = min(self._greatest.values())
+            if watermark > 0:
+                self.watermark = max(watermark, self.watermark or 0)
+
+    def _stored(self, position: int, table: pa.Table | None) -> pa.RecordBatch | None:
+        if table is None or table.num_rows == 0:
+            return None
+        stream, keys = self.spec.streams[position], self.spec.keys[position]
+        rows = concat(table.cast(_in_utc(table.schema)).combine_chunks().to_batches())
+        typed = [
+            _canonical_key(rows.column(name).cast(_arrow_type(kind)))
+            for name, kind in zip(keys, self.spec.key_types, strict=True)
+        ]
+        columns = {CODE: _code(typed, exact=is_exact(self.spec))}
+        if stream.time:
+            columns[TIME] = rows.column(stream.time)
+        if not is_exact(self.spec):
+            columns |= {key_name(i): key for i, key in enumerate(typed)}
+        for column in stream.columns:
+            if column.name not in keys and column.name != stream.time:
+                columns[column.name] = rows.column(column.name)
+        return pa.RecordBatch.from_pydict(columns)
+
+
+def _stream_spec(name: str, stream: LocalStream) -> StreamSpec:
+    delay = None
+    if stream.delay is not None:
+        delay = durations.parse(stream.delay, argument=f"delay of stream {name!r}")
+    columns = tuple(Column(field.name, _spark_name(field.type)) for field in _in_utc(stream.schema))
+    return StreamSpec(name, columns, streaming=True, time=stream.time, delay=delay)
+
+
+def _in_utc(schema: pa.Schema) -> pa.Schema:
+    def kind(field: pa.Field) -> pa.DataType:
+        zoned = pa.types.is_timestamp(field.type) and field.type.tz
+        return pa.timestamp("us", "UTC") if zoned else field.type
+
+    return pa.schema([pa.field(field.name, kind(field)) for field in schema])
+
+
+def _spark_name(kind: pa.DataType) -> str:
+    if pa.types.is_decimal128(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    return _SPARK_NAMES.get(kind, str(kind))
+
+
+def _arrow_type(name: str) -> pa.DataType:
+    if name.startswith("decimal("):
+        precision, scale = name.removeprefix("decimal(").removesuffix(")").split(",")
+        return pa.decimal128(int(precision), int(scale))
+    return _ARROW_TYPES[name]
+
+
+def _output_type(column: Any, schemas: list[pa.Schema]) -> pa.DataType:
+    if column.key is None and column.stream is not None:
+        return schemas[column.stream].field(column.column).type
+    return _arrow_type(column.type)
+
+
+def _canonical_key(key: pa.Array) -> pa.Array:
+    if not pa.types.is_floating(key.type):
+        return key
+    zero = pc.equal(key, pa.scalar(0, key.type))
+    return pc.if_else(zero, pa.scalar(0, key.type), key)
+
+
+def _code(keys: list[pa.Array], *, exact: bool) -> pa.Array:
+    if exact:
+        key = keys[0]
+        if pa.types.is_date32(key.type):
+            key = key.view(pa.int32())
+        return key.view(pa.int64()) if pa.types.is_timestamp(key.type) else key.cast(pa.int64())
+    frame = pl.DataFrame({str(i): pl.from_arrow(key) for i, key in enumerate(keys)})
+    codes = frame.hash_rows(seed=0).to_numpy().view(np.int64)
+    null = np.zeros(len(codes), dtype=np.bool_)
+    for key in keys:
+        null |= key.is_null().to_numpy(zero_copy_only=False)
+    return pa.array(codes, mask=null)
+
+
+def _of_bucket(rows: pa.RecordBatch | None, bucket: int, count: int) -> pa.RecordBatch | None:
+    if rows is None or count == 1:
+        return rows
+    codes = rows.column(CODE).fill_null(0).to_numpy(zero_copy_only=False)
+    return rows.filter(pa.array(codes % count == bucket))

@@ -1,0 +1,218 @@
+"""Explain: the text says what matches, what is kept and what purges it, for every join."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from watersmeet.plan.explain import explain
+from watersmeet.plan.planner import plan_join
+from watersmeet.spec import JOIN_TYPES, Column, StreamSpec
+
+SECOND = 1_000_000
+
+VIEWS = StreamSpec(
+    "views",
+    (Column("ad_id", "int"), Column("price", "double"), Column("viewed_at", "timestamp")),
+    streaming=True,
+    time="viewed_at",
+    delay=10 * SECOND,
+)
+CLICKS = StreamSpec(
+    "clicks",
+    (Column("ad_id", "bigint"), Column("bid", "double"), Column("clicked_at", "timestamp")),
+    streaming=True,
+    time="clicked_at",
+    delay=20 * SECOND,
+)
+VIEWS_UNMATCHED = "unmatched rows of views: come out"
+CLICKS_UNMATCHED = "unmatched rows of clicks: come out"
+
+
+def explained(*streams: StreamSpec, **arguments: Any) -> str:
+    arguments = {"on": "ad_id", "within": "5 minutes", **arguments}
+    return explain(plan_join(streams or (VIEWS, CLICKS), **arguments), buckets=8)
+
+
+def batch(stream: StreamSpec) -> StreamSpec:
+    return replace(stream, streaming=False, delay=None)
+
+
+def test_an_inner_join_reads_as_a_tree() -> None:
+    clicks = replace(CLICKS, rate=50.0, watermarked=True)
+    spec = plan_join(
+        [VIEWS, clicks],
+        on="ad_id",
+        within={"views": "5 minutes", "clicks": "0 seconds"},
+        where="views.price < clicks.bid",
+    )
+
+    text = explain(spec, buckets=8, notes=["state version 1"])
+
+    assert (
+        text
+        == """\
+inner join of views and clicks (streaming)
+├─ condition
+│  ├─ views.ad_id = clicks.ad_id
+│  ├─ AND clicks.clicked_at - views.viewed_at <= 5 min
+│  ├─ AND views.viewed_at - clicks.clicked_at <= 0 s
+│  └─ AND (views.price < clicks.bid)
+├─ keys; a null matches nothing
+│  └─ views.ad_id (int), clicks.ad_id (bigint): compared as bigint
+├─ stream views: 3 columns, time viewed_at, delay 10 s
+│  ├─ window: a row of views waits 5 min for a later row of clicks
+│  ├─ purge: a row leaves when the watermark passes views.viewed_at + 5 min
+│  └─ expected state: 320,000 rows for every 1,000 rows/s (rows/s x (5 min + 20 s))
+├─ stream clicks: 3 columns, time clicked_at, its own watermark (delay 20 s)
+│  ├─ window: a row of clicks waits 0 s for a later row of views
+│  ├─ purge: a row leaves when the watermark passes clicks.clicked_at + 0 s
+│  └─ expected state: 1,000 rows (50 rows/s x (0 s + 20 s))
+├─ watermark: the least of (greatest views.viewed_at - 10 s, greatest clicks.clicked_at - 20 s)
+│  └─ a row behind it on arrival is dropped and counted
+├─ index: key-sorted segments, probed by binary search
+├─ buckets: 8, by a hash of the key
+├─ event time: carried on as `event_time`, the greatest of the times; works with windowed \
+aggregation in the same query
+└─ note: state version 1"""
+    )
+
+
+@pytest.mark.parametrize("how", JOIN_TYPES)
+def test_every_join_names_its_type_its_condition_and_what_purges_each_stream(how: str) -> None:
+    text = explained(how=how)
+
+    assert text.startswith(f"{how} join of views and clicks (streaming)")
+    assert "views.ad_id = clicks.ad_id" in text
+    assert "a row leaves when the watermark passes views.viewed_at + 5 min" in text
+    assert "a row leaves when the watermark passes clicks.clicked_at + 5 min" in text
+    assert "watermark: the least of" in text
+    assert "WARNING" not in text
+
+
+@pytest.mark.parametrize(
+    ("how", "views", "clicks"),
+    [
+        ("inner", False, False),
+        ("left", True, False),
+        ("right", False, True),
+        ("full", True, True),
+        ("semi", False, False),
+        ("anti", True, False),
+    ],
+)
+def test_unmatched_rows_come_out_of_the_streams_that_the_join_preserves(
+    how: str, views: bool, clicks: bool
+) -> None:
+    text = explained(how=how)
+
+    assert (f"{VIEWS_UNMATCHED} when the watermark passes views.viewed_at + 5 min" in text) is views
+    assert (
+        f"{CLICKS_UNMATCHED} when the watermark passes clicks.clicked_at + 5 min" in text
+    ) is clicks
+
+
+def test_an_outer_joins_unmatched_rows_have_nulls_and_an_anti_joins_have_not() -> None:
+    assert "with nulls for clicks" in explained(how="left")
+    assert "with nulls for views" in explained(how="right")
+    assert "nulls for" not in explained(how="anti")
+
+
+@pytest.mark.parametrize("how", JOIN_TYPES)
+def test_only_semi_and_anti_joins_forget_a_row_of_the_first_stream_at_its_first_match(
+    how: str,
+) -> None:
+    lines = explained(how=how).splitlines()
+    forgetting = [line for line in lines if "or at its first match" in line]
+
+    assert len(forgetting) == (1 if how in ("semi", "anti") else 0)
+    assert all("views.viewed_at" in line for line in forgetting)
+
+
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        ("left", "only when the watermark has passed its time"),
+        ("right", "only when the watermark has passed its time"),
+        ("full", "only when the watermark has passed its time"),
+        ("anti", "only when the watermark has passed its time"),
+        ("semi", "first match long after its own time"),
+    ],
+)
+def test_joins_that_do_not_carry_event_time_on_say_why(how: str, why: str) -> None:
+    text = explained(how=how)
+
+    assert "event time: not carried on" in text
+    assert why in text
+    assert "`event_time`" not in text
+
+
+def test_an_inner_join_without_all_times_names_the_stream_that_has_none() -> None:
+    views = replace(VIEWS, time=None, delay=None)
+
+    text = explained(views, CLICKS, within=None, unbounded=True)
+
+    assert "event time: not carried on, as there is no time in: views" in text
+    assert "stream views: 3 columns, no time" in text
+    assert "watermark: greatest clicks.clicked_at - 20 s" in text
+
+
+def test_streams_without_any_time_have_no_watermark() -> None:
+    streams = [replace(stream, time=None, delay=None) for stream in (VIEWS, CLICKS)]
+
+    assert "watermark: none" in explained(*streams, within=None, unbounded=True)
+
+
+def test_an_unbounded_inner_join_warns_that_both_streams_grow() -> None:
+    text = explained(within=None, unbounded=True)
+
+    assert text.splitlines()[0] == (
+        "WARNING: unbounded state: every row of views and of clicks is kept for ever; "
+        "nothing purges it."
+    )
+    assert text.count("purge: nothing, ever") == 2
+    assert text.count("expected state: grows without end") == 2
+
+
+def test_an_unbounded_semi_join_warns_of_the_rows_that_have_not_matched() -> None:
+    text = explained(within=None, unbounded=True, how="semi")
+
+    assert "every row of views that has not matched, and every row of clicks" in text
+    assert "purge: a row of views leaves at its first match only" in text
+    assert text.count("purge: nothing, ever") == 1
+
+
+def test_keys_of_one_type_are_shown_with_it() -> None:
+    clicks = replace(CLICKS, columns=(Column("ad_id", "int"), *CLICKS.columns[1:]))
+
+    text = explained(VIEWS, clicks)
+
+    assert "└─ ad_id: int" in text
+    assert "compared as" not in text
+
+
+@pytest.mark.parametrize("how", JOIN_TYPES)
+def test_batch_inputs_are_one_run_without_watermark_or_purge(how: str) -> None:
+    text = explained(batch(VIEWS), batch(CLICKS), how=how)
+
+    assert "(batch: one run, no watermark)" in text
+    assert "watermark passes" not in text
+    assert "purge" not in text
+    assert "expected state" not in text
+    assert "WARNING" not in text
+
+
+def test_batch_inputs_give_unmatched_rows_at_the_end_of_the_run() -> None:
+    text = explained(batch(VIEWS), batch(CLICKS), how="full", within=None)
+
+    assert f"{VIEWS_UNMATCHED} at the end of the run" in text
+    assert f"{CLICKS_UNMATCHED} at the end of the run" in text
+
+
+def test_a_batch_of_timed_inputs_has_event_time_as_a_plain_column() -> None:
+    text = explained(batch(VIEWS), batch(CLICKS))
+
+    assert "carried on as `event_time`" in text
+    assert "a plain column in a batch" in text
