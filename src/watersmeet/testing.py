@@ -34,6 +34,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet import durations
+from watersmeet.errors import StreamNameError, did_you_mean
 from watersmeet.operators.base import Counters
 from watersmeet.operators.equi_join import END_OF_TIME, EquiJoin
 from watersmeet.operators.layout import is_exact, key_name, lay_out
@@ -111,7 +112,14 @@ class LocalJoin:
     def batch(self, **tables: pa.Table) -> pa.Table:
         """One micro-batch: new rows for any of the streams. The watermark moves
         after it, as in Spark, and takes effect in the next one."""
-        rows = [self._stored(i, tables.get(s.name)) for i, s in enumerate(self.spec.streams)]
+        names = [stream.name for stream in self.spec.streams]
+        for name in tables:
+            if name not in names:
+                raise StreamNameError(
+                    f"batch: {name!r} is not one of the streams {', '.join(names)}."
+                    f"{did_you_mean(name, names)}"
+                )
+        rows = [self._stored(i, tables.get(name)) for i, name in enumerate(names)]
         results: list[pa.RecordBatch] = []
         self.counters = Counters.zero(len(rows))
         for bucket in range(len(self.stores)):

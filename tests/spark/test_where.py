@@ -6,15 +6,19 @@ import datetime as dt
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from watersmeet.errors import PredicateError
-from watersmeet.spark.where import translate
+from watersmeet.spark import where
 
 pytestmark = pytest.mark.spark
 
@@ -29,27 +33,15 @@ def at(*parts: int) -> dt.datetime:
     return dt.datetime(*parts, tzinfo=dt.UTC)  # type: ignore[arg-type, misc]
 
 
-def row(*values: Any) -> tuple[Any, ...]:
-    i, d, c, s, n, t, b = values
-    return (
-        i,
-        None if i is None else i * 2**31,
-        None if i is None else i % 100,
-        d,
-        d,
-        None if c is None else Decimal(c),
-        None if c is None else Decimal(c) / 3,
-        s,
-        n,
-        t,
-        None if t is None else t.replace(tzinfo=None),
-        None if t is None else t.date(),
-        b,
-        None if i is None else dt.timedelta(minutes=i),
-        None if i is None else [i, None, 7][: i % 4],
-        None if s is None else (i, None if c is None else Decimal(c).quantize(Decimal("0.1")), t),
-        None if s is None else s.encode(),
-    )
+def row(i: int, d: float, c: str, s: str, n: str, t: dt.datetime, b: bool | None) -> dict[str, Any]:
+    price = Decimal(c)
+    return {
+        **{"i": i, "l": i * 2**31, "h": i % 100, "d": d, "f": d},
+        **{"c": price, "w": (price / 3).quantize(Decimal("1e-18")), "s": s, "n": n},
+        **{"t": t, "z": t.replace(tzinfo=None), "day": t.date(), "b": b},
+        **{"v": dt.timedelta(minutes=i), "xs": [i, None, 7][: i % 4], "bin": s.encode()},
+        "p": {"x": i, "q": price.quantize(Decimal("0.1")), "at": t},
+    }
 
 
 LEFT = [
@@ -57,15 +49,15 @@ LEFT = [
     row(-7, -0.0, "-3.45", "Abc ", " -7", at(2024, 3, 31, 0, 59, 59, 999_999), False),
     row(6, math.nan, "99.99", "été%", "+3", at(2024, 10, 27, 0, 30), None),
     row(40, math.inf, "0.00", "", "0", at(1969, 12, 31, 23, 59, 59, 500_000), True),
-    row(None, None, None, None, None, None, None),
     row(0, 2.675, "12345678.90", "  x y\t", "7", at(2024, 2, 29, 12), False),
+    {},
 ]
 RIGHT = [
     row(1, 1.5, "1.25", "a", "3", at(2024, 3, 30, 1, 31), True),
     row(3, 0.0, "-1.35", "b_c", "12", at(2024, 4, 1, 1), None),
     row(-2, math.nan, "7.00", "%", "0", at(2024, 10, 28, 0, 30), False),
-    row(None, None, None, None, None, None, True),
     row(2, -math.inf, "0.05", "C ", "-7", at(2024, 1, 31, 23, 59), False),
+    {"b": True},
 ]
 
 #: Conditions that Spark, in ANSI mode, computes for every pair above.
@@ -129,11 +121,10 @@ SAME = [
     "floor(a.c) = 1 or ceil(a.c) = -3",
     "round(a.c, 1) = 1.3",
     "round(a.c) = -3",
-    "round(a.d, 2) = 2.68",
-    "round(a.f, 1) = 2.7",
     "sign(a.i) = -1",
+    "round(a.i, 1) = 6",
+    "sqrt(a.i * a.i + b.i * b.i) < 9",
     "a.d / 3 = 2.675D / 3",
-    "sqrt(pow(a.i - b.i, 2) + pow(a.i, 2)) < 9",
     # casts
     "cast(a.n as int) = b.i",
     "a.n > b.i",
@@ -151,7 +142,7 @@ SAME = [
     "a.t >= '2024-03-30 01:30:00'",
     # texts
     "lower(a.s) = 'abc ' or upper(a.s) = 'ÉTÉ%'",
-    "length(a.s) = 4 or length(a.bin) = 6",
+    "length(a.s) = 4",
     "a.s || b.s = 'abca'",
     "substring(a.s, 2, 1) = 'b' or substring(a.s, -5, 3) = 'é' or substr(a.s, 0, 2) = 'Ab'",
     "left(a.s, 1) = 'a' or right(a.s, 1) = ' '",
@@ -162,9 +153,7 @@ SAME = [
     "a.s like 'a%' or a.s like '_bc '",
     "a.s like '%t_/%' escape '/'",
     "a.s ilike 'AB%'",
-    "a.s like any ('x%', '%c')",
-    "a.s not like all ('a%', 'A%')",
-    "a.s rlike '^[aA]b?c*\\\\s?$'",
+    "a.s rlike '^[aA]b?c* ' or a.s rlike '(b|é)+'",
     # times
     "b.t >= a.t + interval 1 minute",
     "a.t between b.t - interval 1 day and b.t + interval '2 3' day to hour",
@@ -173,7 +162,6 @@ SAME = [
     "a.t + a.v > b.t",
     "a.v + b.v > interval 4 minutes",
     "-a.v > interval 6 minutes",
-    "a.i * interval 1 minute = a.v",
     "a.t + interval 1 month > b.t",
     "a.z + interval 1 day < b.z",
     "a.z - b.z < interval 0 seconds",
@@ -182,10 +170,8 @@ SAME = [
     "datediff(b.day, a.day) > 1",
     "b.day - a.day > interval 1 day",
     "a.day + interval 1 month = date'2024-03-29' or add_months(a.day, -1) = '2024-02-29'",
-    "timestampdiff(minute, a.t, b.t) = 1 or timestampdiff(day, a.t, b.t) > 1",
-    "timestampadd(day, a.i, a.t) < b.t",
+    "a.t + interval 30 hours = timestamp'2024-03-31 07:30:00Z'",
     "unix_timestamp(a.t) = 0 or unix_seconds(a.t) = -1 or cast(a.t as bigint) = 1711848600",
-    "cast(a.t as double) = -0.5",
     "timestamp_seconds(a.l) < b.t and unix_millis(a.t) < 0",
     "date_trunc('hour', a.t) = date_trunc('HOUR', b.t)",
     "date_trunc('week', a.t) = date_trunc('week', b.t) or date_trunc('month', a.t) < b.t",
@@ -221,119 +207,86 @@ ANSI = [
     ("a.xs[b.i] = 7", "get(a.xs, b.i) = 7"),
 ]
 
-#: Without ANSI mode integers wrap around and floats saturate.
-LEGACY = [
-    "2147483647 + a.i > 0",
-    "a.l * 9223372036L > 0",
-    "cast(a.l as int) = 0 or cast(a.d as int) = 2147483647 or cast(a.d as tinyint) = -1",
-    "cast(a.c as tinyint) > 0",
-    "a.i / b.i > 0",
-    "size(a.xs) = -1",
-    "floor(a.d) > 9223372036854775806",
-    "-a.i > 0",
-]
+
+@pytest.fixture(scope="module")
+def pairs(spark: SparkSession) -> DataFrame:
+    """Each row of LEFT beside each of RIGHT, as structs a and b.
+
+    A relation in the driver's memory: Spark computes conditions over it without a job.
+    """
+    schema = StructType.fromDDL(f"a struct<{SCHEMA}>, b struct<{SCHEMA}>")
+    rows = [{"a": a, "b": b} for a in LEFT for b in RIGHT]
+    table = pa.Table.from_pylist(rows, to_arrow_schema(schema, timezone="UTC"))
+    return spark.createDataFrame(table, schema)
 
 
 @pytest.fixture(scope="module")
-def streams(spark: SparkSession) -> list[tuple[str, DataFrame]]:
-    with session(spark, timeZone="UTC"):
-        return [
-            ("a", spark.createDataFrame(LEFT, SCHEMA)),
-            ("b", spark.createDataFrame(RIGHT, SCHEMA)),
-        ]
+def streams(pairs: DataFrame) -> list[tuple[str, DataFrame]]:
+    return [("a", pairs.select("a.*")), ("b", pairs.select("b.*"))]
 
 
 @contextmanager
-def session(spark: SparkSession, **settings: str) -> Iterator[None]:
-    """The session with other settings, for a while."""
-    names = {"timeZone": "spark.sql.session.timeZone", "ansi": "spark.sql.ansi.enabled"}
-    before = {names[name]: spark.conf.get(names[name]) for name in settings}
-    for name, value in settings.items():
-        spark.conf.set(names[name], value)
+def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
+    """The session with another setting, for a while."""
+    before = spark.conf.get(name)
+    spark.conf.set(name, value)
     try:
         yield
     finally:
-        for setting, former in before.items():
-            spark.conf.set(setting, former or "")
-
-
-def by_spark(streams: Sequence[tuple[str, DataFrame]], conditions: Sequence[str]) -> pa.Table:
-    """Every pair's columns, named a_x and b_x, and each condition's value, in one query."""
-    (left, a), (right, b) = streams
-    columns = [
-        f"{name}.{column} as {name}_{column}" for name, df in streams for column in df.columns
-    ]
-    values = [f"({sql}) as c{i}" for i, sql in enumerate(conditions)]
-    return a.alias(left).crossJoin(b.alias(right)).selectExpr(*columns, *values).toArrow()
+        spark.conf.set(name, before or "")
 
 
 def assert_as_spark(
-    spark: SparkSession,
+    pairs: DataFrame,
     streams: Sequence[tuple[str, DataFrame]],
     conditions: Sequence[tuple[str, str]],
 ) -> None:
-    """Each condition and its negation hold for the same pairs here and in Spark."""
-    pairs = by_spark(streams, [reference for _, reference in conditions])
+    """Each condition is true, false or null for the same pairs here as its reference in Spark."""
+    references = [f"({reference}) as c{i}" for i, (_, reference) in enumerate(conditions)]
+    table = pairs.selectExpr("a", "b", *references).toArrow().combine_chunks()
+    rows = [table[name].chunk(0) for name in ("a", "b")]
     different = {}
     for i, (sql, _) in enumerate(conditions):
-        expected = pairs[f"c{i}"].to_pylist()
-        actual = zip(
-            mask_of(spark, streams, pairs, sql),
-            mask_of(spark, streams, pairs, f"not ({sql})"),
-            strict=True,
-        )
-        found = [True if yes else False if no else None for yes, no in actual]
+        predicate = where.translate(pairs.sparkSession, sql, streams)
+        opposite = replace(predicate, expression=~predicate.expression)
+        inputs = [pc.struct_field(rows[index], name) for index, name in predicate.columns]
+        masks = zip(predicate.mask(inputs), opposite.mask(inputs), strict=True)
+        found = [True if holds else False if fails else None for holds, fails in masks]
+        expected = table[f"c{i}"].to_pylist()
         if found != expected:
-            different[sql] = [
-                (n, e, f) for n, (e, f) in enumerate(zip(expected, found, strict=True)) if e != f
-            ]
+            different[sql] = list(zip(expected, found, strict=True))
     assert different == {}
 
 
-def mask_of(
-    spark: SparkSession, streams: Sequence[tuple[str, DataFrame]], pairs: pa.Table, sql: str
-) -> list[bool]:
-    predicate = translate(spark, sql, streams)
-    inputs = [pairs[f"{streams[index][0]}_{name}"] for index, name in predicate.columns]
-    return predicate.mask(inputs).tolist()
-
-
 def test_conditions_hold_where_spark_says_so(
-    spark: SparkSession, streams: list[tuple[str, DataFrame]]
+    pairs: DataFrame, streams: list[tuple[str, DataFrame]]
 ) -> None:
-    with session(spark, timeZone="UTC"):
-        assert_as_spark(spark, streams, [(sql, sql) for sql in SAME])
+    assert_as_spark(pairs, streams, [(sql, sql) for sql in SAME])
 
 
 @pytest.mark.parametrize("zone", ["Europe/Vienna", "GMT-9:30"])
 def test_times_are_those_of_the_sessions_zone(
-    spark: SparkSession, streams: list[tuple[str, DataFrame]], zone: str
+    spark: SparkSession, pairs: DataFrame, streams: list[tuple[str, DataFrame]], zone: str
 ) -> None:
     times = SAME[SAME.index("b.t >= a.t + interval 1 minute") :]
-    with session(spark, timeZone=zone):
+    with setting(spark, "spark.sql.session.timeZone", zone):
         assert_as_spark(
-            spark, streams, [(sql, sql) for sql in [*times, "a.t > b.day", "a.z <= b.t"]]
+            pairs, streams, [(sql, sql) for sql in [*times, "a.t > b.day", "a.z <= b.t"]]
         )
 
 
-def test_what_ansi_mode_stops_at_is_no_match(
-    spark: SparkSession, streams: list[tuple[str, DataFrame]]
+@pytest.mark.parametrize("ansi", ["true", "false"])
+def test_what_ansi_mode_stops_at_is_no_match_in_either_mode(
+    spark: SparkSession, pairs: DataFrame, streams: list[tuple[str, DataFrame]], ansi: str
 ) -> None:
-    with session(spark, ansi="true"):
-        assert_as_spark(spark, streams, ANSI)
-
-
-def test_without_ansi_mode_integers_wrap(
-    spark: SparkSession, streams: list[tuple[str, DataFrame]]
-) -> None:
-    with session(spark, ansi="false"):
-        assert_as_spark(spark, streams, [(sql, sql) for sql in LEGACY])
+    with setting(spark, "spark.sql.ansi.enabled", ansi):
+        assert_as_spark(pairs, streams, ANSI)
 
 
 def test_the_inputs_are_the_columns_it_mentions(
     spark: SparkSession, streams: list[tuple[str, DataFrame]]
 ) -> None:
-    predicate = translate(spark, "b.i > A.I and b.i < a.d", streams)
+    predicate = where.translate(spark, "b.i > A.I and b.i < a.d", streams)
     assert predicate.sql == "b.i > A.I and b.i < a.d"
     assert predicate.columns == ((1, "i"), (0, "i"), (0, "d"))
 
@@ -341,13 +294,13 @@ def test_the_inputs_are_the_columns_it_mentions(
 def test_an_unqualified_column_may_be_of_any_stream(spark: SparkSession) -> None:
     views = spark.createDataFrame([], "ad int, price double")
     clicks = spark.createDataFrame([], "ad int, bid double")
-    predicate = translate(spark, "price < bid", [("views", views), ("clicks", clicks)])
+    predicate = where.translate(spark, "price < bid", [("views", views), ("clicks", clicks)])
     assert predicate.columns == ((0, "price"), (1, "bid"))
 
 
 def test_three_streams(spark: SparkSession) -> None:
     one = spark.createDataFrame([], "x int")
-    predicate = translate(spark, "a.x + b.x = c.x", [("a", one), ("b", one), ("c", one)])
+    predicate = where.translate(spark, "a.x + b.x = c.x", [("a", one), ("b", one), ("c", one)])
     assert predicate.columns == ((0, "x"), (1, "x"), (2, "x"))
     assert predicate.mask([pa.array([1, 1]), pa.array([2, 2]), pa.array([3, 4])]).tolist() == [
         True,
@@ -368,19 +321,25 @@ def test_three_streams(spark: SparkSession) -> None:
         ("a.i > a.b", "incompatible types"),
         ("foo(a.i)", "Cannot resolve routine `foo`"),
         ("sum(a.i) > 1", "contains invalid expressions: sum(a.i). Aggregates"),
-        ("a.d > rand()", "rand() is not deterministic."),
+        ("a.d > rand()", "it is not deterministic."),
         ("a.i in (select 1)", "it contains a subquery."),
-        ("a.t > now() - interval 1 day", "now() changes with the time or the session."),
-        ("a.day = current_date()", "current_date() changes with the time"),
+        ("a.t > now() - interval 1 day", "it depends on the current time, user or session."),
+        ("a.day = current_date()", "it depends on the current time"),
         ("1 = 1", "the condition mentions no column."),
         ("a.day = '2024-13-01'", "has no value: The value '2024-13-01'"),
         ("hash(a.i) = b.i", "the function hash (in hash(a.i)) is not supported. Supported are and"),
         ("hash(a.i) = b.i", "For an inner join, the same condition can be applied to the result"),
+        ("pow(a.d, 2) > b.d", "the function pow (in pow(a.d, "),
+        ("round(a.d, 1) = 1", "round of double (in round(a.d, 1)) is not supported."),
+        ("date_trunc('decade', a.t) = b.t", "date_trunc to DECADE (in"),
+        ("timestampdiff(day, a.t, b.t) = 1", "the function timestampdiff (in"),
+        ("a.i * interval 1 hour > b.v", "the function multiplydtinterval (in"),
+        ("a.s like any ('x', 'y')", "the function likeany (in"),
         ("a.d % 2 = 1", "remainder of double (in (a.d % CAST(2 AS DOUBLE))) is not supported."),
         ("cast(a.s as date) = b.day", "the cast from string to date (in CAST(a.s AS DATE)) is"),
-        ("a.s like b.s", "the varying argument b.s is not supported."),
+        ("a.s like b.s", "the varying or null argument b.s is not supported."),
         ("a.s like '%\\\\x'", "in a LIKE pattern '\\\\' must precede _, % or itself."),
-        ("a.s rlike '(?i)x'", "the regular expression '(?i)x', from '(?i)x' on, (in"),
+        ("a.s rlike '(?i)x'", "a regular expression other than one of characters, sets, groups,"),
         ("a.xs = b.xs", "a value of type array<int>"),
         ("a.s collate UNICODE_CI = b.s", "a value of type string collate UNICODE_CI"),
         ("a.w * b.w > 1", "arithmetic that needs decimals of 76 digits"),
@@ -390,7 +349,7 @@ def test_a_condition_that_cannot_be_used_is_explained(
     spark: SparkSession, streams: list[tuple[str, DataFrame]], sql: str, message: str
 ) -> None:
     with pytest.raises(PredicateError) as error:
-        translate(spark, sql, streams)
+        where.translate(spark, sql, streams)
     assert str(error.value).startswith(f"where={sql!r}: ")
     assert message in str(error.value)
 
@@ -399,5 +358,7 @@ def test_a_refusal_does_not_print_the_jvms_stack(
     spark: SparkSession, streams: list[tuple[str, DataFrame]], capfd: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(PredicateError):
-        translate(spark, "a.nope = 1", streams)
-    assert "AnalysisException" not in capfd.readouterr().err
+        where.translate(spark, "a.nope = 1", streams)
+    with pytest.raises(PredicateError):
+        where.translate(spark, "a.i = cast('one' as int)", streams)
+    assert "at org.apache.spark" not in capfd.readouterr().err

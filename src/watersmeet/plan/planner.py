@@ -42,6 +42,8 @@ Keys = str | Sequence[str]
 Value = TypeVar("Value")
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+#: The columns that stored rows have besides the user's: see operators/layout.py.
+_RESERVED = re.compile(r"#(code|time|key\d+)", re.IGNORECASE)
 
 #: What Spark calls these joins, without underscores, and what they are called here.
 _SPARK_JOIN_TYPES = {
@@ -103,7 +105,8 @@ def _check_streams(streams: Sequence[StreamSpec]) -> None:
             f"streams: this version joins exactly two streams; {len(streams)} given: {names}."
         )
     seen: set[str] = set()
-    for name in names:
+    for stream in streams:
+        name = stream.name
         if not isinstance(name, str) or not _IDENTIFIER.fullmatch(name):
             raise StreamNameError(
                 f"streams: the name {name!r} is not an identifier. Use letters, digits and "
@@ -116,6 +119,12 @@ def _check_streams(streams: Sequence[StreamSpec]) -> None:
                 "Give each a name of its own, also if both read the same DataFrame."
             )
         seen.add(name.lower())
+        for column in stream.columns:
+            if _RESERVED.fullmatch(column.name):
+                raise PlanError(
+                    f"streams: {name!r} has a column {column.name!r}, a name that Watersmeet keeps "
+                    "for itself. Rename it before the join: df.withColumnRenamed(...)."
+                )
     live = [stream.name for stream in streams if stream.streaming]
     if live and len(live) < len(streams):
         batch = [stream.name for stream in streams if not stream.streaming]

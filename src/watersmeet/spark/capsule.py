@@ -103,7 +103,9 @@ class Pack:
                 pa.array([greatest_time(rows) for _, rows in slices], pa.int64()).view(
                     pa.timestamp("us", "UTC")
                 ),
-                pa.array([rows and to_ipc(rows) for _, rows in slices], pa.binary()),
+                pa.array(
+                    [None if rows is None else to_ipc(rows) for _, rows in slices], pa.binary()
+                ),
             ],
             schema=_CAPSULE_ARROW,
         )

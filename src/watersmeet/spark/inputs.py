@@ -26,7 +26,11 @@ def describe(
     """A DataFrame and what the user said about it, as plain data."""
     if not isinstance(df, DataFrame):
         raise PlanError(f"stream {name!r}: df must be a Spark DataFrame, got {type(df).__name__}")
-    if rate is not None and not (isinstance(rate, int | float) and rate > 0):
+    if time is not None and not isinstance(time, str):
+        raise TimeColumnError(
+            f"stream {name!r}: time must be a column's name, got {type(time).__name__}"
+        )
+    if rate is not None and (isinstance(rate, bool) or not rate > 0):
         raise PlanError(f"stream {name!r}: rate must be rows a second above 0, got {rate!r}")
     if delay is not None and time is None:
         raise TimeColumnError(
@@ -52,8 +56,9 @@ def describe(
 
 def watermark_delay(df: DataFrame, column: str) -> int | None:
     """The delay, in microseconds, of the watermark that a column carries, if it does."""
-    for field in df.schema:
-        if field.name.lower() == column.lower() and WATERMARK in field.metadata:
+    named = [field for field in df.schema if field.name == column]
+    for field in named or [f for f in df.schema if f.name.lower() == column.lower()]:
+        if WATERMARK in field.metadata:
             return int(field.metadata[WATERMARK]) * 1000
     return None
 

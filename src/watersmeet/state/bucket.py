@@ -55,7 +55,8 @@ class BucketState:
         """Merge segments where it is time, and write what changed.
 
         ``drop_marked[i]``: are stream i's marked rows done with?"""
-        for window, drop in zip(self.windows, drop_marked, strict=True):
+        settled = self.manifest.settled
+        for window, drop, until in zip(self.windows, drop_marked, settled, strict=True):
             window.settle_marks()
-            window.compact(drop_marked=drop)
+            window.compact(drop_marked=drop, until=until)
         self._store.put(_MANIFEST, self.manifest.to_bytes())

@@ -48,13 +48,13 @@ class SegmentCache:
     def load(self, segment_id: str) -> Segment | None:
         """The cached segment, or None if it is not there or not readable."""
         path = self._path(segment_id)
-        try:
+        # A damaged file fails in many ways; the store has the segment in any case.
+        with contextlib.suppress(Exception):
             with pa.memory_map(path) as source:
-                batch = pa.ipc.open_file(source).get_batch(0)
+                segment = Segment.from_indexed(pa.ipc.open_file(source).get_batch(0))
             os.utime(path)
-        except (OSError, pa.ArrowInvalid):
-            return None
-        return Segment.from_indexed(batch)
+            return segment
+        return None
 
     def save(self, segment_id: str, segment: Segment) -> None:
         """Keep the segment. A full disk or a folder that vanished is no error:

@@ -4,11 +4,13 @@ A segment leaves the state as a whole, once its newest row is useless. So only
 segments whose newest rows are close in time may be merged: those of one
 *slot*, an eighth of the window. Within the newest two slots, four segments of
 about one size become one (as in a log-structured merge tree); an older slot
-gets no new rows any more and is merged into one segment.
+gets few new rows, if any, and is merged into one segment and some much smaller.
 
 A probe thus meets about ten segments and a few young ones, whatever the size
 of the window; a row is merged about log4(rows in a slot / rows in a batch)
-times; and a row stays at most an eighth of the window longer than it must.
+times; and a row stays at most an eighth of the window longer than it must. (Where
+one batch brings times further apart than that, a segment is written anew when
+most of its rows are over: see :meth:`watersmeet.state.window.Window.compact`.)
 """
 
 from __future__ import annotations
@@ -17,14 +19,14 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 
-from watersmeet.state.manifest import Entry, total_bytes
+from watersmeet.state.manifest import Entry, total_rows
 
 #: So many segments of one tier become one segment of the next.
 FAN = 4
 #: A window is cut into so many slots.
 SLOTS = 8
-#: No merge makes a segment larger than this, in stored bytes.
-LARGEST = 256 << 20
+#: No merge makes a segment larger than this, in memory: a column of strings ends at 2 GiB.
+LARGEST = 1 << 30
 
 
 def merges(entries: Sequence[Entry], window: int | None) -> list[list[Entry]]:
@@ -37,8 +39,16 @@ def merges(entries: Sequence[Entry], window: int | None) -> list[list[Entry]]:
     groups = []
     for slot, members in slots.items():
         closed = width is not None and slot < newest - 1
-        groups += [members] if closed else _full_tiers(members)
+        groups += [members] if closed and _worth_merging(members) else _full_tiers(members)
     return [group for group in map(_within_size, groups) if len(group) > 1]
+
+
+def _worth_merging(entries: Sequence[Entry]) -> bool:
+    """Does the largest segment grow enough? If not, a slot that does get further rows
+    (some sources lag behind, or one row of the future made it look old) would be
+    written anew for each of them."""
+    largest = max(entry.rows for entry in entries)
+    return FAN * (total_rows(entries) - largest) >= largest
 
 
 def _full_tiers(entries: Sequence[Entry]) -> list[list[Entry]]:
@@ -50,7 +60,7 @@ def _full_tiers(entries: Sequence[Entry]) -> list[list[Entry]]:
 
 def _within_size(group: list[Entry]) -> list[Entry]:
     """As many of the group's smallest members as fit into one segment."""
-    group = sorted(group, key=lambda entry: entry.bytes)
-    while total_bytes(group) > LARGEST:
+    group = sorted(group, key=lambda entry: entry.memory)
+    while sum(entry.memory for entry in group) > LARGEST:
         group.pop()
     return group

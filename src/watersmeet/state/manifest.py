@@ -11,18 +11,22 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
+from watersmeet.errors import StateError
+
 #: Of the bytes in the store. A change that old state cannot be read with raises it.
 FORMAT = 1
 
 
 @dataclass
 class Entry:
-    """A segment as the manifest knows it. ``marked`` counts its marked rows."""
+    """A segment as the manifest knows it. ``bytes`` is what it takes in the store,
+    ``memory`` what its rows take decoded; ``marked`` counts its marked rows."""
 
     id: str
     parts: list[str]
     rows: int
     bytes: int
+    memory: int
     min_time: int
     max_time: int
     marked: int = 0
@@ -54,7 +58,10 @@ class Manifest:
         fields = json.loads(value)
         found = fields.pop("format")
         if found != FORMAT:
-            raise ValueError(f"state format {found}, this version reads {FORMAT}")
+            raise StateError(
+                f"the checkpoint's state is of format {found}, this version of Watersmeet reads "
+                f"format {FORMAT}: start the query with a new checkpointLocation"
+            )
         windows = [[Entry(**entry) for entry in window] for window in fields.pop("windows")]
         return cls(windows=windows, **fields)
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from watersmeet.state import compaction
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.manifest import Entry, total_rows
-from watersmeet.state.segment import Bools, Segment, concat, decode, encode
+from watersmeet.state.segment import Bools, Segment, concat, decode, encode, times_of
 from watersmeet.state.store import Store
 
 #: A merge of fewer stored bytes than this writes its rows anew, as one part.
@@ -125,28 +125,44 @@ class Window:
                 self.store.put(_marks_name(entry), np.packbits(marks).tobytes())
         self._touched.clear()
 
-    def compact(self, *, drop_marked: bool) -> None:
+    def compact(self, *, drop_marked: bool, until: int | None) -> None:
         """Merge what has become too many segments.
 
-        With ``drop_marked``, marked rows are useless: they leave the state as
-        soon as they are the greater part of a segment."""
-        if drop_marked:
-            for entry in [e for e in self.entries if 2 * e.marked > e.rows]:
-                self._merge([entry], rewrite=True, drop_marked=True)
+        Rows with a time up to ``until`` are useless, and with ``drop_marked``
+        marked rows too. They leave the state when a merge writes rows anew, and
+        at the latest when they are the greater part of a segment."""
+        for entry in list(self.entries):
+            marked = entry.marked if drop_marked else 0
+            if 2 * max(marked, self._overdue(entry, until)) > entry.rows:
+                self._merge([entry], rewrite=True, drop_marked=drop_marked, until=until)
         for group in compaction.merges(self.entries, self.length):
             small = sum(entry.bytes for entry in group) < REWRITE_BELOW
-            self._merge(group, rewrite=small, drop_marked=drop_marked and small)
+            self._merge(group, rewrite=small, drop_marked=drop_marked, until=until)
 
     # -- inside ----------------------------------------------------------------
 
-    def _merge(self, group: list[Entry], *, rewrite: bool, drop_marked: bool) -> None:
+    def _overdue(self, entry: Entry, until: int | None) -> int:
+        """How many rows are useless by their time. A segment leaves as a whole, so
+        they are counted only in one whose times lie too far apart: a few rows of
+        the future must not keep all the others."""
+        slot = (self.length or 0) // compaction.SLOTS
+        if until is None or entry.min_time > until - slot:
+            return 0
+        return int((self.open(entry).times <= until).sum())
+
+    def _merge(
+        self, group: list[Entry], *, rewrite: bool, drop_marked: bool, until: int | None
+    ) -> None:
         segments = [self.open(entry) for entry in group]
         marks = np.concatenate([self.marks(entry) for entry in group])
         merged = Segment.merge(segments)
-        if drop_marked and marks.any():
-            merged = Segment.of(merged.rows.filter(pa.array(~marks)))
-            marks = np.zeros(len(merged), dtype=np.bool_)
         if rewrite:
+            useless = marks.copy() if drop_marked else np.zeros(len(marks), dtype=np.bool_)
+            if until is not None:
+                useless |= times_of(merged.rows) <= until
+            if useless.any():
+                merged = Segment.of(merged.rows.filter(pa.array(~useless)))
+                marks = marks[~useless]
             for entry in group:
                 self.drop(entry)
             self.add(merged, marks)
@@ -167,6 +183,7 @@ class Window:
             parts=parts,
             rows=len(segment),
             bytes=size,
+            memory=segment.rows.nbytes,
             min_time=segment.min_time,
             max_time=segment.max_time,
         )

@@ -1,0 +1,61 @@
+"""Generated input for the benchmarks: two streams in Parquet files, one file a micro-batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+START = 1_700_000_000_000_000
+SECOND = 1_000_000
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Two streams, ``left`` and ``right``, of equal rate.
+
+    Each file holds ``rows`` rows of one stream, spread evenly over ``seconds``
+    of event time; keys are drawn uniformly from ``keys`` integers. The window
+    is given in minutes, so that state is about
+    ``2 * rows * 60 * minutes / seconds`` rows.
+    """
+
+    name: str
+    rows: int
+    keys: int
+    batches: int
+    minutes: int
+    seconds: int = 60
+    strings: bool = False
+
+    @property
+    def window(self) -> str:
+        return f"{self.minutes} minutes"
+
+    def write(self, folder: Path) -> None:
+        """Make the files, unless they are there."""
+        generator = np.random.default_rng(20240601)
+        for stream in ("left", "right"):
+            (folder / stream).mkdir(parents=True, exist_ok=True)
+            for batch in range(self.batches):
+                table = self._table(stream, batch, generator)
+                pq.write_table(table, folder / stream / f"{batch:05d}.parquet")
+
+    def _table(self, stream: str, batch: int, generator: np.random.Generator) -> pa.Table:
+        span = self.seconds * SECOND
+        times = START + batch * span + np.sort(generator.integers(0, span, self.rows))
+        columns = {
+            "key": pa.array(generator.integers(0, self.keys, self.rows)),
+            f"{stream}_time": pa.array(times).view(pa.timestamp("us", "UTC")),
+            f"{stream}_id": pa.array(np.arange(self.rows) + batch * self.rows),
+            f"{stream}_value": pa.array(generator.random(self.rows)),
+        }
+        if self.strings:
+            campaign = generator.integers(0, 10_000, self.rows).astype(str)
+            page = generator.integers(0, 10**9, self.rows).astype(str)
+            columns[f"{stream}_campaign"] = pa.array(np.char.add("campaign-", campaign))
+            columns[f"{stream}_page"] = pa.array(np.char.add("https://example.org/", page))
+        return pa.table(columns)

@@ -1,0 +1,45 @@
+"""The command line: ``watersmeet demo`` and ``watersmeet version``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import watersmeet as wm
+
+app = typer.Typer(
+    help="Watersmeet: stream joins for Apache Spark, from Python.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+
+@app.command()
+def demo(
+    seconds: Annotated[
+        float, typer.Option(min=2, help="How long the two streams flow, in seconds.")
+    ] = 40,
+    rows: Annotated[
+        int, typer.Option(min=1_000, help="About how many rows they carry in all.")
+    ] = 2_000_000,
+    output: Annotated[
+        Path, typer.Option(help="The folder for the results; made if it is not there.")
+    ] = Path("demo-output"),
+) -> None:
+    """Join ad views with clicks, live, on a Spark of your own machine.
+
+    Takes about a minute. Ctrl-C ends the streams early.
+    """
+    # Only this command needs what the demo imports.
+    from watersmeet import demo
+
+    raise typer.Exit(demo.run(demo.Settings(seconds=seconds, rows=rows, output=output)))
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    typer.echo(wm.__version__)

@@ -1,0 +1,141 @@
+"""Spark's analyzer reads the condition; what it refuses, and what we refuse, is explained.
+
+Spark parses, resolves and types the condition over empty relations of the streams'
+schemas, so its own implicit casts are in the tree. No job runs.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
+from pyspark.sql import DataFrame, SparkSession
+
+from watersmeet.errors import PredicateError, did_you_mean
+
+#: What the message about an unsupported function offers instead.
+SUPPORTED = (
+    "Supported are and, or, not, comparisons, in, between, is null, like, rlike, case, if, "
+    "coalesce, nullif, greatest, least, + - * / div %, pmod, abs, sign, floor, ceil, round, sqrt, "
+    "& | ^, cast, isnan, lower, upper, length, concat, substring, left, right, trim, startswith, "
+    "endswith, contains, times and dates +- intervals, date_add, date_sub, datediff, date_trunc, "
+    "unix_timestamp, year to second, size, array_contains, array elements and struct fields."
+)
+
+#: How many columns a message lists.
+_LISTED = 20
+
+_HINTS = {
+    "PARSE": "Give a Spark SQL condition, as in 'a.x < b.y'.",
+    "DATATYPE_MISMATCH.FILTER_NOT_BOOLEAN": "Give a condition, as in 'a.x < b.y'.",
+    "INVALID_WHERE_CONDITION": "Aggregates and windows have no place in a join's condition.",
+    "UNRESOLVED_ROUTINE": SUPPORTED,
+}
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A resolved condition: its Catalyst tree, and which columns it may refer to.
+
+    ``attributes`` and ``columns`` are parallel: Spark's ids beside (stream, column).
+    """
+
+    spark: SparkSession
+    sql: str
+    root: Any
+    attributes: Any  # Catalyst's AttributeSeq
+    columns: tuple[tuple[int, str], ...]
+
+
+def analyzed(spark: SparkSession, sql: str, streams: Sequence[tuple[str, DataFrame]]) -> Condition:
+    """The condition as Spark understands it."""
+    session: Any = spark._jsparkSession
+    jvm: Any = spark._jvm
+    catalyst = jvm.org.apache.spark.sql.catalyst
+    relations = [
+        session.createDataFrame(jvm.java.util.ArrayList(), frame._jdf.schema()).alias(name)
+        for name, frame in streams
+    ]
+    try:
+        with without_spark_log():
+            pairs = functools.reduce(lambda left, right: left.crossJoin(right), relations)
+            plan = pairs.where(sql).queryExecution().analyzed()
+    except PySparkException as error:
+        _explain(sql, error, [(name, frame.columns) for name, frame in streams])
+    root = catalyst.optimizer.ReplaceExpressions.apply(plan).condition()
+    _refuse_what_changes(sql, root, catalyst.trees.TreePattern)
+    attributes = getattr(catalyst.expressions, "package$AttributeSeq")(plan.output())
+    columns = tuple((i, name) for i, (_, frame) in enumerate(streams) for name in frame.columns)
+    return Condition(spark, sql, root, attributes, columns)
+
+
+def _refuse_what_changes(sql: str, root: Any, patterns: Any) -> None:
+    """A pair must match or not, whenever and wherever it is looked at."""
+    if root.containsPattern(patterns.PLAN_EXPRESSION()):
+        fail(sql, "it contains a subquery", "Join that table first.")
+    if root.containsPattern(patterns.CURRENT_LIKE()):
+        hint = "A pair's result may not depend on when it is computed: compare columns."
+        fail(sql, "it depends on the current time, user or session", hint)
+    if not root.deterministic():
+        hint = "A pair must give the same result whenever it is computed."
+        fail(sql, "it is not deterministic", hint)
+
+
+@contextmanager
+def without_spark_log() -> Iterator[None]:
+    """PySpark logs an error in SQL with the JVM's whole stack; our message has its reason."""
+    logger: logging.Logger = PySparkLogger.getLogger("SQLQueryContextLogger")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
+
+
+def fail(sql: str, wrong: str, right: str) -> NoReturn:
+    """Refuse the condition: what is wrong with it, and what would be right."""
+    raise PredicateError(f"where={sql!r}: {wrong}. {right}".rstrip()) from None
+
+
+def reason(error: PySparkException | Py4JJavaError) -> str:
+    """Spark's own reason: its first line, without the codes around it."""
+    if isinstance(error, PySparkException):
+        text = error.getMessage()
+    else:
+        text = error.java_exception.getMessage()
+    first = (text or str(error)).strip().splitlines()[0]
+    return str(first).split("] ", 1)[-1].split(" SQLSTATE:")[0].rstrip(" .;")
+
+
+def _explain(
+    sql: str, error: PySparkException, streams: Sequence[tuple[str, Sequence[str]]]
+) -> NoReturn:
+    """Say what the analyzer did not accept, in terms of the streams."""
+    condition = error.getCondition() or ""
+    parameters = error.getMessageParameters() or {}
+    if condition.startswith("UNRESOLVED_COLUMN"):
+        _unknown_column(sql, parameters["objectName"].replace("`", ""), streams)
+    if condition.startswith("AMBIGUOUS_REFERENCE"):
+        choices = parameters["referenceNames"].strip("[]").replace("`", "")
+        hint = f"Put the stream's name before it: {' or '.join(choices.split(', '))}."
+        fail(sql, f"{parameters['name'].replace('`', '')} is a column of several streams", hint)
+    hint = next((text for prefix, text in _HINTS.items() if condition.startswith(prefix)), "")
+    fail(sql, reason(error), hint)
+
+
+def _unknown_column(sql: str, given: str, streams: Sequence[tuple[str, Sequence[str]]]) -> NoReturn:
+    qualified = [f"{name}.{column}" for name, columns in streams for column in columns]
+    plain = [column for _, columns in streams for column in columns]
+    known = qualified if "." in given else plain
+    listed = ", ".join(qualified[:_LISTED])
+    more = len(qualified) - _LISTED
+    rest = f" and {more} more" if more > 0 else ""
+    hint = f"{did_you_mean(given, known)} The columns are {listed}{rest}."
+    fail(sql, f"there is no column {given}", hint.strip())

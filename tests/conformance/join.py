@@ -1,0 +1,127 @@
+"""A join as the checks describe it, and what it must give."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+
+from tests.oracle import Arrivals, Stream, split_late, sql_join
+from watersmeet.operators.predicate import Predicate
+from watersmeet.testing import LocalStream
+
+#: The zero of the checks' clocks.
+START = datetime(2024, 1, 1, tzinfo=UTC)
+#: Later than any row of a check, with any window or delay.
+_FAR = datetime(2100, 1, 1, tzinfo=UTC)
+
+Batch = Mapping[str, pa.Table]
+
+
+def at(seconds: float | None) -> datetime | None:
+    """So many seconds after the start; None stays None."""
+    return None if seconds is None else START + timedelta(seconds=seconds)
+
+
+@dataclass(frozen=True)
+class Join:
+    """What ``wm.join`` is called with; streams by name. Durations are timedeltas."""
+
+    streams: Mapping[str, LocalStream]
+    on: Any
+    within: timedelta | Mapping[str, timedelta] | None = None
+    how: str = "inner"
+    where: Predicate | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The arguments besides the streams."""
+        return {
+            "on": self.on,
+            "within": self.within,
+            "how": self.how,
+            "where": self.where,
+            "unbounded": self.within is None,
+        }
+
+    def batch(self, **rows: Sequence[tuple[Any, ...]]) -> Batch:
+        """Literal rows as a batch; a stream that is not named gets none."""
+        assert rows.keys() <= self.streams.keys(), f"no such stream: {rows.keys()}"
+        return {
+            name: table(stream.schema, rows.get(name, ())) for name, stream in self.streams.items()
+        }
+
+    def closing(self) -> list[Batch]:
+        """Batches that let time pass until nothing is stored any more: rows that match
+        nothing, far in the future, and then the batch in which they move the watermark."""
+        nulls = {name: dict.fromkeys(s.schema.names) for name, s in self.streams.items()}
+        far = {
+            name: pa.Table.from_pylist([nulls[name] | {str(s.time): _FAR}], s.schema)
+            for name, s in self.streams.items()
+            if s.time
+        }
+        return [self.batch() | far, self.batch()]
+
+    def arrivals(self, batches: Sequence[Batch]) -> Arrivals:
+        """Which rows are accepted and which are late."""
+        return split_late(
+            batches,
+            times={name: stream.time for name, stream in self.streams.items()},
+            delays={name: micros(stream.delay) for name, stream in self.streams.items()},
+        )
+
+    def expected(self, batches: Sequence[Batch]) -> pa.Table:
+        """The whole result, once the watermark has passed everything."""
+        return self._joined(self.arrivals(batches).accepted, list(self.streams), self.how)
+
+    def matched_after(self, batches: Sequence[Batch]) -> pa.Table:
+        """The matches among the rows of these batches: an inner or semi join's result."""
+        how = "semi" if self.how in ("semi", "anti") else "inner"
+        return self._joined(self.arrivals(batches).accepted, list(self.streams), how)
+
+    def proven_unmatched_in(self, batches: Sequence[Batch], stream: str) -> pa.Table:
+        """The stream's rows of which the watermark in force in the last of these batches
+        proves that they match nothing: those with a null key or time, and those for which
+        time + window <= watermark."""
+        arrivals = self.arrivals(batches)
+        names = sorted(self.streams, key=lambda name: name != stream)
+        rows = self._joined(arrivals.accepted, names, "anti")
+        watermark, time, window = arrivals.watermarks[-2], self.streams[stream].time, self.window
+        proven = [
+            None in (row[time], *(row[key] for key in self.keys(stream)))
+            or (watermark is not None and instant + window(stream) <= watermark)
+            for row, instant in zip(
+                rows.to_pylist(), rows.column(time).cast(pa.int64()).to_pylist(), strict=True
+            )
+        ]
+        return rows.filter(pa.array(proven, pa.bool_()))
+
+    def _joined(self, rows: Mapping[str, pa.Table], order: Sequence[str], how: str) -> pa.Table:
+        streams = {
+            name: Stream(rows[name], self.keys(name), self.streams[name].time, self.window(name))
+            for name in order
+        }
+        return sql_join(streams, how=how, where=self.where.sql if self.where else None)
+
+    def keys(self, stream: str) -> list[str]:
+        """The stream's key columns."""
+        named = self.on[stream] if isinstance(self.on, Mapping) else self.on
+        return [named] if isinstance(named, str) else list(named)
+
+    def window(self, stream: str) -> int | None:
+        """The stream's window in microseconds."""
+        within = self.within[stream] if isinstance(self.within, Mapping) else self.within
+        return None if within is None else micros(within)
+
+
+def table(schema: pa.Schema, rows: Sequence[tuple[Any, ...]]) -> pa.Table:
+    """Rows, each a tuple of the schema's columns, as a table."""
+    return pa.Table.from_pylist([dict(zip(schema.names, r, strict=True)) for r in rows], schema)
+
+
+def micros(duration: Any) -> int:
+    """A timedelta in microseconds; None is none at all."""
+    return 0 if duration is None else duration // timedelta(microseconds=1)

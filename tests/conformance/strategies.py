@@ -1,0 +1,234 @@
+"""Random joins and random arrivals: few keys, so that they match; times with
+duplicates, out of order and null; every type of key, nested payloads; batches cut anywhere."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+from unittest import mock
+
+import polars as pl
+import pyarrow as pa
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+from tests.conformance.join import START, Batch, Join, table
+from tests.conformance.ways import Disturbance
+from watersmeet.operators import output, probe
+from watersmeet.operators.predicate import Predicate
+from watersmeet.spec import JOIN_TYPES
+from watersmeet.state import compaction, window
+from watersmeet.testing import LocalStream
+
+INSTANT = pa.timestamp("us", "UTC")
+
+
+def examples(count: int) -> settings:
+    """So many random cases; a failure prints the blob that reproduces it."""
+    return settings(
+        max_examples=count,
+        deadline=None,
+        print_blob=True,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+
+
+@dataclass(frozen=True)
+class KeyKind:
+    """Key columns of the two streams: their types, and the few values they take."""
+
+    types: tuple[Sequence[pa.DataType], Sequence[pa.DataType]]
+    values: tuple[Sequence[Any], ...]
+
+    @property
+    def names(self) -> list[str]:
+        return [f"k{position}" for position in range(len(self.values))]
+
+
+def _alike(kind: pa.DataType, *values: Any) -> KeyKind:
+    return KeyKind(([kind], [kind]), ((*values, None),))
+
+
+KEY_KINDS = {
+    "bigint": _alike(pa.int64(), 1, 2, -(2**63), 2**63 - 1),
+    "int and bigint": KeyKind(([pa.int32()], [pa.int64()]), ((1, 2, -3, None),)),
+    "smallint and tinyint": KeyKind(([pa.int16()], [pa.int8()]), ((0, 1, -1, None),)),
+    "string": _alike(pa.string(), "", "a", "é", "a "),
+    "double": _alike(pa.float64(), 0.0, -0.0, float("nan"), 1.5, float("inf")),
+    "float and double": KeyKind(([pa.float32()], [pa.float64()]), ((0.0, -0.0, 1.5, None),)),
+    "int and double": KeyKind(([pa.int32()], [pa.float64()]), ((0, 1, 2, None),)),
+    "decimal": _alike(pa.decimal128(10, 2), Decimal("1.10"), Decimal("-0.01"), Decimal("0.00")),
+    "decimals": KeyKind(
+        ([pa.decimal128(10, 2)], [pa.decimal128(12, 4)]),
+        ((Decimal("1.10"), Decimal("2.00"), None),),
+    ),
+    "decimal and int": KeyKind(([pa.decimal128(10, 2)], [pa.int32()]), ((0, 1, 2, None),)),
+    "date": _alike(pa.date32(), dt.date(1969, 12, 31), dt.date(2024, 1, 1)),
+    "timestamp": _alike(INSTANT, START, START + timedelta(microseconds=1)),
+    "timestamp_ntz": _alike(pa.timestamp("us"), dt.datetime(2024, 1, 1), dt.datetime(1960, 1, 1)),
+    "boolean": _alike(pa.bool_(), True, False),
+    "binary": _alike(pa.binary(), b"", b"\x00", b"\xff\x00"),
+    "bigint, string": KeyKind(
+        ([pa.int64(), pa.string()], [pa.int64(), pa.string()]), ((1, 2, None), ("a", "b", None))
+    ),
+    "int, double": KeyKind(
+        ([pa.int32(), pa.float64()], [pa.int64(), pa.float64()]),
+        ((1, 2), (-0.0, 0.0, float("nan"), None)),
+    ),
+}
+
+#: A column of each type that is only carried along, and some of its values.
+PAYLOADS: dict[str, tuple[pa.DataType, Sequence[Any]]] = {
+    "n": (pa.int64(), (None, 0, 1, 2, 3)),
+    "text": (pa.string(), (None, "", "payload")),
+    "items": (pa.list_(pa.int32()), (None, [], [1, None])),
+    "point": (
+        pa.struct([("x", pa.float64()), ("tag", pa.string())]),
+        (None, {"x": None, "tag": "p"}, {"x": float("nan"), "tag": None}),
+    ),
+    "attributes": (pa.map_(pa.string(), pa.int64()), (None, [], [("a", 1), ("b", None)])),
+}
+
+#: Both streams have a column `n`, so that its name is prefixed.
+LESS = Predicate("a.n < b.n", ((0, "n"), (1, "n")), pl.col("0") < pl.col("1"))
+
+
+@dataclass(frozen=True)
+class Run:
+    """A join, the batches it gets, and what happens to it meanwhile."""
+
+    join: Join
+    batches: list[Batch]
+    buckets: int
+    before: dict[int, Disturbance]
+    limits: dict[str, int]
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """What Hypothesis prints of a failure: the rows, one batch a line."""
+        join, streams = self.join, self.join.streams.items()
+        lines = [f"{join.how} on {join.on} within {join.within} where {join.where}"]
+        lines += [
+            f"{name}: {s.schema.names}, time {s.time}, delay {s.delay}" for name, s in streams
+        ]
+        for number, batch in enumerate(self.batches):
+            rows = {
+                name: [tuple(row.values()) for row in t.to_pylist()] for name, t in batch.items()
+            }
+            lines.append(f"{number}: {self.before.get(number, '')} {rows}")
+        printer.text("\n".join([*lines, f"{self.buckets} buckets, {self.limits}"]))
+
+
+@contextlib.contextmanager
+def limited(*, fan: int, rewrite_below: int, part_bytes: int, piece: int) -> Iterator[None]:
+    """Thresholds so small that a few rows are merged, cut and given out in pieces."""
+    with (
+        mock.patch.object(compaction, "FAN", fan),
+        mock.patch.object(window, "REWRITE_BELOW", rewrite_below),
+        mock.patch.object(window, "PART_BYTES", part_bytes),
+        mock.patch.object(output, "PIECE", piece),
+        mock.patch.object(probe.Ranges.pieces, "__defaults__", (piece,)),
+    ):
+        yield
+
+
+_LIMITS = st.fixed_dictionaries(
+    {
+        "fan": st.sampled_from([2, 4]),
+        "rewrite_below": st.sampled_from([0, 2000, 1 << 20]),
+        "part_bytes": st.sampled_from([1, 200, 64 << 20]),
+        "piece": st.sampled_from([1, 3, 1 << 16]),
+    }
+)
+
+
+@st.composite
+def runs(draw: st.DrawFn, hows: Sequence[str] = JOIN_TYPES) -> Run:
+    """A join and its batches, the closing ones included."""
+    join = draw(joins(hows))
+    batches = [*draw(arrivals(join)), *join.closing()]
+    number = st.integers(1, len(batches) - 1)
+    return Run(
+        join=join,
+        batches=batches,
+        buckets=draw(st.integers(1, 3)),
+        before=draw(st.dictionaries(number, st.sampled_from(Disturbance), max_size=4)),
+        limits=draw(_LIMITS),
+    )
+
+
+@st.composite
+def joins(draw: st.DrawFn, hows: Sequence[str] = JOIN_TYPES) -> Join:
+    """A join of streams `a` and `b`."""
+    how = draw(st.sampled_from(hows))
+    seconds = st.sampled_from([0, 0.001, 1, 3, 8, 100]).map(lambda s: timedelta(seconds=s))
+    within: Any = draw(st.one_of(seconds, st.fixed_dictionaries({"a": seconds, "b": seconds})))
+    if how in ("inner", "semi") and draw(st.integers(0, 5)) == 0:
+        within = None
+    timed = {name: within is not None or draw(st.booleans()) for name in "ab"}
+    kind = KEY_KINDS[draw(st.sampled_from(sorted(KEY_KINDS)))]
+    streams = {}
+    for position, name in enumerate("ab"):
+        keys = list(zip(kind.names, kind.types[position], strict=True))
+        extra = draw(st.sampled_from(sorted(PAYLOADS)).filter(lambda column: column != "n"))
+        columns = [*keys, ("n", pa.int64()), (f"{name}_{extra}", PAYLOADS[extra][0])]
+        if timed[name]:
+            columns.insert(draw(st.integers(0, len(columns))), (f"{name}_at", INSTANT))
+        delay = timedelta(seconds=draw(st.sampled_from([0, 0.0005, 2, 10, 60])))
+        streams[name] = LocalStream(
+            pa.schema(columns),
+            time=f"{name}_at" if timed[name] else None,
+            delay=delay if timed[name] else None,
+        )
+    where = LESS if draw(st.booleans()) else None
+    return Join(streams, on=kind.names, within=within, how=how, where=where)
+
+
+@st.composite
+def arrivals(draw: st.DrawFn, join: Join) -> list[Batch]:
+    """Up to a dozen batches, later ones with mostly later rows."""
+    pace = draw(st.sampled_from([0, 1, 5]))
+    batches = []
+    for number in range(draw(st.integers(1, 12))):
+        batch = {}
+        for name, stream in join.streams.items():
+            pools = [
+                _pool(join, name, column, second=number * pace) for column in stream.schema.names
+            ]
+            # One number a row: much faster to draw than a value for each column.
+            rows = draw(st.lists(st.integers(0, math.prod(map(len, pools)) - 1), max_size=6))
+            batch[name] = table(stream.schema, [_row(row, pools) for row in rows])
+        batches.append(batch)
+    return batches
+
+
+def _pool(join: Join, stream: str, column: str, *, second: int) -> Sequence[Any]:
+    """The values a column takes in a batch."""
+    if column in join.on:
+        types = tuple(
+            [s.schema.field(name).type for name in join.on] for s in join.streams.values()
+        )
+        kind = next(kind for kind in KEY_KINDS.values() if kind.types == types)
+        return kind.values[join.on.index(column)]
+    if column == join.streams[stream].time:
+        instants = [
+            START + timedelta(seconds=second + offset, microseconds=micros)
+            for micros in (0, 0, 999, 1000)
+            for offset in range(-6, 7)
+        ]
+        return instants if join.within is None else [*instants, None, None]
+    return PAYLOADS[column.removeprefix("a_").removeprefix("b_")][1]
+
+
+def _row(number: int, pools: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
+    """The row of that number, of all rows there can be."""
+    values = []
+    for pool in pools:
+        number, position = divmod(number, len(pool))
+        values.append(pool[position])
+    return tuple(values)

@@ -1,0 +1,125 @@
+"""Probing finds what a nested loop finds, and gives it out in bounded pieces."""
+
+from __future__ import annotations
+
+import itertools
+import tracemalloc
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.state.test_segment import rows_of
+from watersmeet.operators.probe import PIECE, Ranges, probe
+from watersmeet.state.segment import CODE, TIME, Segment
+
+rows = st.lists(
+    st.tuples(st.sampled_from([-(2**63), 0, 1, 2, 2**63 - 1]), st.integers(-8, 8)), max_size=25
+)
+widths = st.sampled_from([None, 0, 1, 3, 100])
+
+
+def brute_force(
+    new: list[tuple[int, int]],
+    stored: list[tuple[int, int]],
+    before: int | None,
+    after: int | None,
+) -> list[tuple[int, int]]:
+    """The positions of the pairs that match."""
+    return [
+        (i, j)
+        for (i, (code, time)), (j, (other, earlier)) in itertools.product(
+            enumerate(new), enumerate(stored)
+        )
+        if code == other
+        and (before is None or earlier >= time - before)
+        and (after is None or earlier <= time + after)
+    ]
+
+
+@settings(max_examples=150, deadline=None, print_blob=True)
+@given(new=rows, stored=rows, before=widths, after=widths, size=st.integers(1, 9))
+def test_probe_finds_what_a_nested_loop_finds(
+    new: list[tuple[int, int]],
+    stored: list[tuple[int, int]],
+    before: int | None,
+    after: int | None,
+    size: int,
+) -> None:
+    ours, theirs = Segment.of(rows_of(new)), Segment.of(rows_of(stored))
+    ranges = probe(ours, theirs, before, after)
+    pieces = list(ranges.pieces(size))
+    expected = brute_force(new, stored, before, after)
+    found = [
+        (int(ours.order[i]), int(theirs.order[j]))
+        for mine, others in pieces
+        for i, j in zip(mine, others, strict=True)
+    ]
+    assert sorted(found) == sorted(expected)
+    assert ranges.pairs == len(expected)
+    # Every piece but the last is full.
+    assert [len(mine) for mine, _ in pieces[:-1]] == [size] * (len(pieces) - 1)
+    assert all(1 <= len(mine) <= size for mine, _ in pieces)
+
+
+def test_nothing_to_probe_and_nothing_stored() -> None:
+    some, none = Segment.of(rows_of([(1, 1)])), Segment.of(rows_of([]))
+    for new, stored in ((some, none), (none, some), (none, none)):
+        ranges = probe(new, stored, 5, 5)
+        assert ranges.pairs == 0
+        assert list(ranges.pieces()) == []
+
+
+def test_many_rows_against_many(subtests: pytest.Subtests) -> None:
+    random = np.random.default_rng(3)
+
+    def segment(count: int) -> Segment:
+        codes = pa.array(random.integers(0, 300, count))
+        times = pa.array(random.integers(0, 10_000, count)).view(pa.timestamp("us", "UTC"))
+        return Segment.of(pa.RecordBatch.from_pydict({CODE: codes, TIME: times}))
+
+    for new, stored in ((10, 20_000), (20_000, 10), (3000, 3000)):
+        with subtests.test(new=new, stored=stored):
+            ours, theirs = segment(new), segment(stored)
+            codes = ours.codes[:, None] == theirs.codes[None, :]
+            distance = theirs.times[None, :] - ours.times[:, None]
+            expected = np.argwhere(codes & (distance >= -500) & (distance <= 200))
+            pieces = list(probe(ours, theirs, 500, 200).pieces(1000))
+            found = np.concatenate([np.stack(piece, axis=1) for piece in pieces])
+            assert np.array_equal(found, expected)
+
+
+def test_a_row_with_millions_of_matches_comes_in_bounded_pieces() -> None:
+    # Given five million stored rows of one key,
+    count = 5_000_000
+    zeros = np.zeros(count, dtype=np.int64)
+    rows = pa.RecordBatch.from_pydict({CODE: pa.array(zeros)})
+    stored = Segment(rows, zeros, zeros, np.arange(count, dtype=np.int32), 0, 0)
+    new = Segment.of(pa.RecordBatch.from_pydict({CODE: pa.array([0], pa.int64())}))
+    # when one row matches them all,
+    tracemalloc.start()
+    total = following = 0
+    for mine, theirs in probe(new, stored, None, None).pieces():
+        assert len(mine) == len(theirs) <= PIECE
+        assert (theirs[0], theirs[-1]) == (following, following + len(theirs) - 1)
+        following += len(theirs)
+        total += len(mine)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    # then no more than a few pieces are in memory at any time.
+    assert total == count
+    assert peak < 20 * PIECE * 8
+
+
+def test_pieces_end_between_and_within_rows() -> None:
+    ranges = Ranges(np.array([4, 7, 9]), np.array([0, 10, 20]), np.array([2, 15, 21]))
+    assert ranges.pairs == 8
+    assert [(mine.tolist(), theirs.tolist()) for mine, theirs in ranges.pieces(3)] == [
+        ([4, 4, 7], [0, 1, 10]),
+        ([7, 7, 7], [11, 12, 13]),
+        ([7, 9], [14, 20]),
+    ]
+    assert len(list(ranges.pieces(8))) == 1
+    assert len(list(ranges.pieces(2))) == 4

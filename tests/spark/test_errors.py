@@ -1,0 +1,235 @@
+"""A mistake in a call is found when the join is planned, with no job run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import watersmeet as wm
+from watersmeet import errors
+
+pytestmark = pytest.mark.spark
+
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+
+@pytest.fixture(scope="module")
+def rates(spark: SparkSession) -> DataFrame:
+    """A stream: timestamp, value, name, day, months (an interval)."""
+    return (
+        spark.readStream.format("rate")
+        .load()
+        .withColumn("name", F.col("value").cast("string"))
+        .withColumn("day", F.to_date("timestamp"))
+        .withColumn("months", F.expr("make_ym_interval(1, 2)"))
+    )
+
+
+@pytest.fixture(autouse=True)
+def no_job_runs(spark: SparkSession) -> Iterator[None]:
+    spark.sparkContext.setJobGroup("errors", "a mistake in a call")
+    before = set(spark.sparkContext.statusTracker().getJobIdsForGroup("errors"))
+    yield
+    after = set(spark.sparkContext.statusTracker().getJobIdsForGroup("errors"))
+    spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+    assert after == before, "a job ran"
+
+
+def timed(df: DataFrame, name: str) -> wm.Stream:
+    df = df.select("timestamp", "value", "name", "day")
+    return wm.stream(df, name, time="timestamp", delay="1 second")
+
+
+def join(df: DataFrame, **options: Any) -> DataFrame:
+    options = {"on": "value", "within": "1 minute", **options}
+    return wm.join([timed(df, "a"), timed(df, "b")], **options)
+
+
+def test_the_join_itself_can_be_planned(rates: DataFrame) -> None:
+    assert join(rates).isStreaming
+
+
+MISTAKES: dict[str, tuple[Callable[[DataFrame], Any], type[Exception], list[str]]] = {
+    "unknown key": (
+        lambda df: join(df, on="vaule"),
+        errors.UnknownColumnError,
+        ["on='vaule'", "'a'", "Did you mean 'value'?"],
+    ),
+    "unknown time": (
+        lambda df: wm.join(
+            [timed(df, "a"), wm.stream(df, "b", time="at", delay="1 second")], on="value"
+        ),
+        errors.UnknownColumnError,
+        ["time", "'b'", "'at'"],
+    ),
+    "ambiguous key": (
+        lambda df: wm.join(
+            [wm.stream(df.select("value", F.col("value")), "a"), timed(df, "b")],
+            on="value",
+            unbounded=True,
+        ),
+        errors.AmbiguousColumnError,
+        ["'value'", "'a'", "Rename or drop"],
+    ),
+    "ambiguous column": (
+        lambda df: wm.join(
+            [wm.stream(df.select("value", "day", F.col("day")), "a"), timed(df, "b")],
+            on="value",
+            unbounded=True,
+        ),
+        errors.AmbiguousColumnError,
+        ["'day'", "'a'", "Rename or drop"],
+    ),
+    "keys do not compare": (
+        lambda df: join(df, on={"a": "value", "b": "name"}),
+        errors.KeyTypeError,
+        ["a.value is bigint", "b.name is string", "Cast"],
+    ),
+    "a key of a wrong type": (
+        lambda df: wm.join([wm.stream(df, "a"), wm.stream(df, "b")], on="months", unbounded=True),
+        errors.UnsupportedTypeError,
+        ["a.months", "interval", "cannot be a key"],
+    ),
+    "time is no timestamp": (
+        lambda df: wm.join(
+            [wm.stream(df, "a", time="day", delay="1 second"), timed(df, "b")],
+            on="value",
+            within="1 minute",
+        ),
+        errors.TimeColumnError,
+        ["'a'", "'day'", "'date'", "'timestamp'"],
+    ),
+    "time without delay": (
+        lambda df: wm.join([wm.stream(df, "a", time="timestamp"), timed(df, "b")], on="value"),
+        errors.TimeColumnError,
+        ["delay", "'a'", "withWatermark"],
+    ),
+    "delay without time": (
+        lambda df: wm.stream(df, "a", delay="1 second"),
+        errors.TimeColumnError,
+        ["'a'", "delay='1 second'", "time"],
+    ),
+    "delay and a watermark": (
+        lambda df: wm.stream(
+            df.withWatermark("timestamp", "5 seconds"), "a", time="timestamp", delay="1 second"
+        ),
+        errors.TimeColumnError,
+        ["'timestamp'", "watermark of 5 s", "leave out delay='1 second'"],
+    ),
+    "negative duration": (
+        lambda df: join(df, within="-1 minute"),
+        errors.DurationError,
+        ["within='-1 minute'", "negative"],
+    ),
+    "no duration": (
+        lambda df: join(df, within={"a": "1 minute", "b": "soon"}),
+        errors.DurationError,
+        ["within['b']='soon'", "5 minutes"],
+    ),
+    "no delay": (
+        lambda df: wm.stream(df, "a", time="timestamp", delay="1 month"),
+        errors.DurationError,
+        ["delay of stream 'a'='1 month'", "no fixed length"],
+    ),
+    "one name twice": (
+        lambda df: wm.join([timed(df, "a"), timed(df, "A")], on="value", within="1 minute"),
+        errors.StreamNameError,
+        ["'A'", "name of its own"],
+    ),
+    "unknown stream in a dict": (
+        lambda df: join(df, within={"a": "1 minute", "c": "1 minute"}),
+        errors.StreamNameError,
+        ["within", "'c'", "a, b"],
+    ),
+    "batch and streaming": (
+        lambda df: wm.join(
+            [timed(df, "a"), wm.stream(df.sparkSession.range(3).toDF("value"), "b")], on="value"
+        ),
+        errors.MixedInputError,
+        ["a is a streaming DataFrame", "b a batch one"],
+    ),
+    "within without time": (
+        lambda df: wm.join([timed(df, "a"), wm.stream(df, "b")], on="value", within="1 minute"),
+        errors.TimeColumnError,
+        ["within='1 minute'", "'b'", 'time="timestamp"'],
+    ),
+    "no within": (
+        lambda df: join(df, within=None),
+        errors.UnboundedStateError,
+        ["within: missing", "unbounded=True"],
+    ),
+    "an outer join without within": (
+        lambda df: join(df, within=None, how="left", unbounded=True),
+        errors.WindowError,
+        ["within: missing", "how='left'"],
+    ),
+    "unknown how": (
+        lambda df: join(df, how="left_outer"),
+        errors.JoinTypeError,
+        ["how='left_outer'", "Did you mean 'left'?"],
+    ),
+    "a condition that is no SQL": (
+        lambda df: join(df, where="a.value <"),
+        errors.PredicateError,
+        ["where='a.value <'"],
+    ),
+    "a condition over an unknown column": (
+        lambda df: join(df, where="a.value < b.price"),
+        errors.PredicateError,
+        ["b.price", "b.value"],
+    ),
+    "a condition that is no text": (
+        lambda df: join(df, where=F.col("value") > 1),
+        errors.PredicateError,
+        ["where=", "SQL"],
+    ),
+    "no DataFrame": (
+        lambda df: wm.stream([1, 2], "a"),  # type: ignore[arg-type]
+        errors.PlanError,
+        ["'a'", "Spark DataFrame", "list"],
+    ),
+    "a DataFrame that is no stream": (
+        lambda df: wm.join([df, timed(df, "b")], on="value"),  # type: ignore[list-item]
+        errors.PlanError,
+        ["streams", "wm.stream"],
+    ),
+    "three streams": (
+        lambda df: wm.join([timed(df, name) for name in "abc"], on="value", within="1 minute"),
+        errors.PlanError,
+        ["two streams", "3 given"],
+    ),
+    "a column of a type that Python does not have": (
+        lambda df: wm.join([wm.stream(df, "a"), wm.stream(df, "b")], on="value", unbounded=True),
+        errors.UnsupportedTypeError,
+        ["'months'", "'a'", "interval year to month", ".drop()"],
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_named(rates: DataFrame, mistake: str) -> None:
+    call, error, words = MISTAKES[mistake]
+    with pytest.raises(error) as caught:
+        call(rates)
+    message = str(caught.value)
+    assert [word for word in words if word not in message] == [], message
+    assert isinstance(caught.value, errors.PlanError)
+
+
+def test_a_session_without_rocksdb_is_told_the_setting(spark: SparkSession) -> None:
+    session = spark.newSession()
+    session.conf.set(
+        PROVIDER, "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+    )
+    numbers = session.range(3)
+    streams = [wm.stream(numbers, "a"), wm.stream(numbers, "b")]
+    with pytest.raises(errors.SessionError) as caught:
+        wm.join(streams, on="id")
+    assert f'spark.conf.set("{PROVIDER}", "{ROCKSDB}")' in str(caught.value)
+    session.conf.set(PROVIDER, ROCKSDB)
+    assert wm.join(streams, on="id").columns == ["id"]

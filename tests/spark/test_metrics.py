@@ -1,0 +1,120 @@
+"""What ``wm.metrics`` says about a query is what happened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+import watersmeet as wm
+from tests.spark.streams import TIMESTAMP, at, read, result, rows_of, start, write
+
+pytestmark = pytest.mark.spark
+
+TYPES = {"k": pa.int64(), "t": TIMESTAMP, "v": pa.int64()}
+#: In batch 1 the watermark is at 0 s, in 2 and 3 at 100 s, then, without data, at 1000 s.
+A = [
+    [(1, at(0), 0), (2, at(10), 1), (None, at(10), 2), (3, None, 3)],
+    [(1, at(-5), 4), (1, at(110), 5)],
+    [(4, at(100), 6), (4, at(100.001), 7)],
+    [(5, at(1010), 8)],
+]
+B = [
+    [(1, at(1), 0), (1, at(2), 1), (2, at(10), 2)],
+    [(1, at(111), 3)],
+    [(None, at(50), 4), (4, at(101), 5)],
+    [(6, at(1010), 6)],
+]
+
+
+@pytest.fixture(scope="module")
+def query(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> StreamingQuery:
+    """A left join, ended: five batches, of which the last has no data."""
+    folder = tmp_path_factory.mktemp("metrics")
+    for name, batches in (("a", A), ("b", B)):
+        write(folder / name, [rows_of(batch, **TYPES) for batch in batches])
+    streams = [
+        wm.stream(read(spark, folder / name), name, time="t", delay="10 seconds") for name in "ab"
+    ]
+    query = start(wm.join(streams, on="k", within="20 seconds", how="left"))
+    rows = result(spark, query)
+    assert rows.num_rows == sum(metrics.results for metrics in wm.metrics(query))
+    return query
+
+
+def test_there_is_one_record_for_each_batch(query: StreamingQuery) -> None:
+    records = wm.metrics(query)
+    assert [record.batch for record in records] == [0, 1, 2, 3, 4]
+    assert {record.join for record in records} == {"a + b"}
+    watermarks = [record.watermark for record in records]
+    assert watermarks == [None, at(0), at(100), at(100), at(1000)]
+
+
+def test_rows_and_results_are_counted(query: StreamingQuery) -> None:
+    records = wm.metrics(query)
+    assert [record.streams["a"].rows for record in records] == [4, 2, 2, 1, 0]
+    assert [record.streams["b"].rows for record in records] == [3, 1, 2, 1, 0]
+    assert [record.rows for record in records] == [7, 3, 4, 2, 0]
+    # Three pairs and two unmatchable rows; one pair; one pair; the last row is not proven yet.
+    assert [record.results for record in records] == [5, 1, 1, 0, 0]
+
+
+def test_late_rows_are_dropped_and_counted(query: StreamingQuery) -> None:
+    records = wm.metrics(query)
+    assert [record.streams["a"].late for record in records] == [0, 1, 1, 0, 0]
+    assert [record.streams["b"].late for record in records] == [0, 0, 1, 0, 0]
+    assert [record.late for record in records] == [0, 1, 2, 0, 0]
+    assert [record.streams["a"].unmatchable for record in records] == [2, 0, 0, 0, 0]
+    assert [record.streams["b"].unmatchable for record in records] == [0, 0, 0, 0, 0]
+
+
+def test_every_row_is_stored_or_accounted_for(query: StreamingQuery) -> None:
+    records = wm.metrics(query)
+    for name in "ab":
+        stored = 0
+        for counters in (record.streams[name] for record in records):
+            stored += counters.rows - counters.late - counters.unmatchable - counters.expired
+            assert counters.state_rows == stored
+            assert (counters.state_bytes > 0) == (counters.segments > 0) == (stored > 0)
+    assert [record.streams["a"].state_rows for record in records] == [2, 3, 2, 3, 1]
+    assert [record.streams["b"].state_rows for record in records] == [3, 4, 2, 3, 1]
+    assert records[-1].state_rows == 2
+    assert records[-1].state_bytes == sum(s.state_bytes for s in records[-1].streams.values())
+
+
+def test_work_is_counted(query: StreamingQuery) -> None:
+    records = wm.metrics(query)
+    assert [record.probes > 0 for record in records] == [True, True, True, False, False]
+    assert sum(record.cache_hits for record in records) > 0
+    assert sum(record.cache_misses for record in records) == 0
+    assert all(record.step_ms > 0 for record in records)
+    assert [record.steps for record in records[:4]] == [2, 2, 2, 2], "both buckets take each step"
+
+
+def test_listeners_see_the_same_numbers(query: StreamingQuery) -> None:
+    for progress, record in zip(query.recentProgress, wm.metrics(query), strict=True):
+        seen = progress.observedMetrics["watersmeet: a + b"].asDict()
+        assert seen["results"] == record.results
+        assert seen["a.rows"] == record.streams["a"].rows
+        assert seen["b.late"] == record.streams["b"].late
+        assert seen["a.state_rows"] + seen["b.state_rows"] == record.state_rows
+
+
+def test_the_state_is_complete_when_only_one_bucket_gets_data(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    many = [(key, at(0), key) for key in range(100)]
+    write(tmp_path / "a", [rows_of(batch, **TYPES) for batch in (many, [], [(1, at(1), 1)])])
+    write(tmp_path / "b", [rows_of(batch, **TYPES) for batch in (many, [(1, at(1), 1)], [])])
+    streams = [
+        wm.stream(read(spark, tmp_path / name), name, time="t", delay="10 seconds") for name in "ab"
+    ]
+    query = start(wm.join(streams, on="k", within="20 seconds", how="inner"))
+    query.awaitTermination()
+    records = [record for record in wm.metrics(query) if record.rows]
+    assert [record.streams["a"].state_rows for record in records] == [100, 100, 101]
+    assert [record.streams["b"].state_rows for record in records] == [100, 101, 101]
+    assert [record.results for record in records] == [100, 1, 2]

@@ -1,0 +1,241 @@
+"""A killed query goes on from its checkpoint: every result once, none missing."""
+
+from __future__ import annotations
+
+import os
+import queue
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+import watersmeet as wm
+from tests.oracle import Stream, assert_same_rows, sql_join
+from tests.spark.streams import (
+    SECOND,
+    events,
+    read,
+    table,
+    without_end,
+    write,
+)
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 300
+
+
+def views_and_clicks(folder: Path, batches: int) -> pa.Table:
+    """Writes the streams' files; gives the left join's result."""
+    views = events(6, key="ad", time="viewed", value="view", batches=batches)
+    clicks = events(7, key="ad", time="clicked", value="click", batches=batches)
+    write(folder / "views", views)
+    write(folder / "clicks", clicks)
+    streams = {
+        "views": Stream(without_end(views, "ad"), ["ad"], "viewed", 45 * SECOND),
+        "clicks": Stream(without_end(clicks, "ad"), ["ad"], "clicked", 45 * SECOND),
+    }
+    return sql_join(streams, how="left")
+
+
+class Driver:
+    """The query of ``recovery_query.py`` in a process group of its own."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        command = [sys.executable, "-m", "tests.spark.recovery_query", str(folder), *options]
+        environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
+        # The process group is the driver's, its JVM's, and their workers'.
+        self.process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=(folder / "stderr").open("a"),
+            text=True,
+            start_new_session=True,
+        )
+        self.lines: queue.Queue[str | None] = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.put(line.strip())
+        self.lines.put(None)
+
+    def wait_for(self, pattern: str) -> re.Match[str]:
+        """The next line of the query that matches."""
+        until = time.monotonic() + PATIENCE
+        while True:
+            line = self.lines.get(timeout=max(0.0, until - time.monotonic()))
+            assert line is not None, f"the query ended before it said {pattern!r}"
+            found = re.fullmatch(pattern, line)
+            if found:
+                return found
+
+    def processes(self) -> list[int]:
+        """The processes of the driver's session: itself, JVMs, Python workers."""
+        listed = subprocess.run(
+            ["ps", "-o", "pid=", "--sid", str(self.process.pid)], capture_output=True, text=True
+        )
+        return [int(pid) for pid in listed.stdout.split()]
+
+    def kill(self) -> None:
+        """End the whole process group at once, as a crash of the machine would."""
+        for pid in self.processes():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait(PATIENCE)
+
+
+@contextmanager
+def driver(folder: Path, *options: str) -> Iterator[Driver]:
+    running = Driver(folder, *options)
+    try:
+        yield running
+    finally:
+        running.kill()
+
+
+def test_a_query_that_is_killed_again_and_again_gives_every_result_once(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    batches = 8
+    wanted = views_and_clicks(tmp_path, batches - 1)
+    seed = 20240301
+    dice = random.Random(seed)
+    for kill in range(3):
+        with driver(tmp_path, f"--batches={batches}") as query:
+            moment = dice.uniform(0, 2)
+            print(f"seed {seed}: kill {kill} comes {moment:.3f} s after the start")
+            query.wait_for("started" if kill == 0 else "batch .*")
+            time.sleep(moment)
+    with driver(tmp_path, f"--batches={batches}") as query:
+        query.wait_for("done")
+        assert query.process.wait(PATIENCE) == 0
+    assert_same_rows(table(spark.read.parquet(str(tmp_path / "out"))), wanted)
+
+
+def executors(query: Driver) -> list[int]:
+    listed = subprocess.run(
+        ["ps", "-o", "pid=,args=", "--sid", str(query.process.pid)], capture_output=True, text=True
+    )
+    lines = [line.split(None, 1) for line in listed.stdout.splitlines()]
+    return [int(pid) for pid, command in lines if "CoarseGrainedExecutorBackend" in command]
+
+
+def test_a_query_goes_on_when_an_executor_is_killed(spark: SparkSession, tmp_path: Path) -> None:
+    batches = 6
+    wanted = views_and_clicks(tmp_path, batches - 1)
+    with driver(tmp_path, f"--batches={batches}", "--master=local-cluster[2,1,1024]") as query:
+        query.wait_for("batch 1")
+        victim, *others = executors(query)
+        assert others, "there are two executors"
+        os.kill(victim, signal.SIGKILL)
+        query.wait_for("done")
+        assert query.process.wait(PATIENCE) == 0
+    assert_same_rows(table(spark.read.parquet(str(tmp_path / "out"))), wanted)
+
+
+def left_join(spark: SparkSession, folder: Path, **options: Any) -> DataFrame:
+    streams = [
+        wm.stream(read(spark, folder / "views"), "views", time="viewed", delay="2 minutes"),
+        wm.stream(read(spark, folder / "clicks"), "clicks", time="clicked", delay="2 minutes"),
+    ]
+    return wm.join(streams, **{"on": "ad", "within": "45 seconds", "how": "left", **options})
+
+
+def append(df: DataFrame, out: Path, checkpoint: Path) -> None:
+    """Run a query over what is there, and append its results to a Parquet folder."""
+    query = (
+        df.writeStream.foreachBatch(lambda rows, _: rows.write.mode("append").parquet(str(out)))
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+
+
+@dataclass(frozen=True)
+class Halfway:
+    """A query that has read half of its files: its session, its folder, what it will give.
+
+    The checkpoint and the results so far are there three times: as ``checkpoint`` and
+    ``out``, and copied, under ``copied`` and ``refused``."""
+
+    session: SparkSession
+    folder: Path
+    wanted: pa.Table
+
+
+@pytest.fixture(scope="module")
+def halfway(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Halfway:
+    folder = tmp_path_factory.mktemp("halfway")
+    session = spark.newSession()
+    session.conf.set("spark.sql.session.timeZone", "UTC")
+    session.conf.set("spark.watersmeet.cache.folder", str(folder / "cache"))
+    wanted = views_and_clicks(folder, 3)
+    rest = [file for name in ("views", "clicks") for file in sorted((folder / name).iterdir())[2:]]
+    for file in rest:
+        file.rename(file.with_name(f".{file.name}"))
+    append(left_join(session, folder), folder / "out", folder / "checkpoint")
+    for file in rest:
+        file.with_name(f".{file.name}").rename(file)
+    for copy in ("copied", "refused"):
+        # Spark notes the schema of a state by its absolute path, so the original stays.
+        shutil.copytree(folder / "checkpoint", folder / copy / "checkpoint")
+        shutil.copytree(folder / "out", folder / copy / "out")
+    return Halfway(session, folder, wanted)
+
+
+def test_the_cache_folder_may_be_deleted(halfway: Halfway) -> None:
+    session, folder = halfway.session, halfway.folder
+    assert list((folder / "cache").iterdir())
+    shutil.rmtree(folder / "cache")
+    append(left_join(session, folder), folder / "out", folder / "checkpoint")
+    assert_same_rows(table(session.read.parquet(str(folder / "out"))), halfway.wanted)
+
+
+def test_a_checkpoint_may_be_copied_to_another_place(halfway: Halfway) -> None:
+    copied, session = halfway.folder / "copied", halfway.session.newSession()
+    session.conf.set("spark.sql.session.timeZone", "UTC")
+    session.conf.set("spark.watersmeet.cache.folder", str(copied / "cache"))
+    append(left_join(session, halfway.folder), copied / "out", copied / "checkpoint")
+    assert_same_rows(table(session.read.parquet(str(copied / "out"))), halfway.wanted)
+
+
+@pytest.mark.parametrize(
+    ("options", "partitions", "was", "given"),
+    [
+        ({}, "3", "spark.sql.shuffle.partitions 2", "spark.sql.shuffle.partitions 3"),
+        ({"how": "inner"}, "2", "left join of", "inner join of"),
+        ({"on": {"views": "view", "clicks": "click"}}, "2", "views [ad]", "views [view]"),
+    ],
+)
+def test_a_checkpoint_of_another_join_is_refused(
+    halfway: Halfway, options: dict[str, Any], partitions: str, was: str, given: str
+) -> None:
+    refused, session = halfway.folder / "refused", halfway.session.newSession()
+    session.conf.set("spark.sql.shuffle.partitions", partitions)
+    joined = left_join(session, halfway.folder, **options)
+    with pytest.raises(StreamingQueryException) as caught:
+        append(joined, refused / "out", refused / "checkpoint")
+    message = str(caught.value)
+    assert "StateError: the checkpoint belongs to another join" in message
+    assert message.index(was) < message.index(given)
+    assert "checkpointLocation" in message

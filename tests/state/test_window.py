@@ -1,0 +1,297 @@
+"""A window owns its segments: marks survive, merges lose nothing, and nothing leaks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.state.test_segment import rows_of
+from watersmeet.errors import StateError
+from watersmeet.state import compaction
+from watersmeet.state import window as window_module
+from watersmeet.state.bucket import BucketState
+from watersmeet.state.cache import SegmentCache
+from watersmeet.state.manifest import Entry
+from watersmeet.state.segment import Segment
+from watersmeet.state.store import MemoryStore
+from watersmeet.state.window import CacheCounts, Window
+
+LENGTH = 8000
+
+
+@pytest.fixture
+def window(tmp_path: Path) -> Window:
+    cache = SegmentCache(str(tmp_path / "cache"), 1 << 30)
+    return Window([], LENGTH, MemoryStore(), cache, CacheCounts())
+
+
+def reopened(window: Window, *, cached: bool = True) -> Window:
+    """The same window, as the next batch finds it."""
+    cache = window.cache if cached else SegmentCache(window.cache.folder + "-empty", 0)
+    return Window(window.entries, window.length, window.store, cache, CacheCounts())
+
+
+def add(window: Window, *numbers: int, time: int = 0, marked: tuple[int, ...] = ()) -> Entry:
+    """A segment of rows with these numbers, all of one key."""
+    rows = rows_of([(1, time)] * len(numbers))
+    rows = rows.set_column(2, "n", pa.array(numbers, pa.int64()))
+    entry = window.add(Segment.of(rows), np.isin(numbers, marked))
+    assert entry is not None
+    return entry
+
+
+def numbers(window: Window, *, marked: bool | None = None) -> list[int]:
+    """The numbers of all rows, or of the marked or unmarked ones."""
+    found = []
+    for entry in window.entries:
+        values = window.open(entry).rows.column("n").to_pylist()
+        marks = window.marks(entry).tolist()
+        assert sum(marks) == entry.marked
+        found += [n for n, m in zip(values, marks, strict=True) if marked in (None, m)]
+    return sorted(found)
+
+
+def values(window: Window) -> set[str]:
+    assert isinstance(window.store, MemoryStore)
+    return set(window.store.values)
+
+
+def owned(window: Window) -> Iterator[str]:
+    for entry in window.entries:
+        yield from entry.parts
+        if entry.marked:
+            yield f"marks/{entry.id}"
+
+
+def commit(window: Window, *, drop_marked: bool = False, until: int | None = None) -> None:
+    window.settle_marks()
+    window.compact(drop_marked=drop_marked, until=until)
+    assert values(window) == set(owned(window)), "the store holds what the entries name, no more"
+
+
+def test_no_rows_are_no_segment(window: Window) -> None:
+    assert window.add(Segment.of(rows_of([]))) is None
+    assert (window.entries, values(window), window.rows) == ([], set(), 0)
+
+
+def test_a_segment_is_read_from_the_cache_else_from_the_store(window: Window) -> None:
+    entry = add(window, 1, 2, 3)
+    commit(window)
+    hot, cold = reopened(window), reopened(window, cached=False)
+    assert hot.open(entry).rows.equals(cold.open(entry).rows)
+    assert (hot.counts.hits, hot.counts.misses) == (1, 0)
+    assert (cold.counts.hits, cold.counts.misses) == (0, 1)
+    hot.open(entry)
+    assert (hot.counts.hits, hot.counts.misses) == (1, 0), "opened once a step"
+
+
+def test_a_cached_segment_of_the_wrong_length_is_a_miss(window: Window) -> None:
+    entry = add(window, 1, 2, 3)
+    commit(window)
+    window.cache.save(entry.id, Segment.of(rows_of([(1, 0)])))
+    again = reopened(window)
+    assert len(again.open(entry)) == 3
+    assert again.counts.misses == 1
+    assert len(reopened(window).open(entry)) == 3
+
+
+def test_marks_are_kept_by_position(window: Window) -> None:
+    entry = add(window, *range(20), marked=(3,))
+    window.mark(entry, np.array([7, 7, 19]))
+    commit(window)
+    again = reopened(window)
+    assert numbers(again, marked=True) == [3, 7, 19]
+    again.mark(entry, np.array([0]))
+    again.mark(entry, np.array([], dtype=np.int64))
+    commit(again)
+    assert numbers(reopened(window, cached=False), marked=True) == [0, 3, 7, 19]
+
+
+def test_dropping_a_segment_removes_everything_of_it(window: Window) -> None:
+    entry = add(window, 1, 2, marked=(1,))
+    kept = add(window, 3)
+    commit(window)
+    again = reopened(window)
+    again.drop(entry)
+    commit(again)
+    assert numbers(again) == [3]
+    assert values(window) == set(kept.parts)
+    assert len(list(Path(window.cache.folder).iterdir())) == 1
+
+
+def test_dropping_a_segment_whose_marks_are_not_written_yet(window: Window) -> None:
+    entry = add(window, 1, 2)
+    commit(window)
+    window.mark(entry, np.array([0]))
+    window.drop(entry)
+    commit(window)
+    assert values(window) == set()
+
+
+@pytest.mark.parametrize("rewrite_below", [0, 1 << 20], ids=["kept parts", "rewritten"])
+@pytest.mark.parametrize("part_bytes", [1, 1 << 20], ids=["many parts", "one part"])
+def test_a_merge_keeps_rows_and_marks(
+    window: Window, monkeypatch: pytest.MonkeyPatch, rewrite_below: int, part_bytes: int
+) -> None:
+    monkeypatch.setattr(window_module, "REWRITE_BELOW", rewrite_below)
+    monkeypatch.setattr(window_module, "PART_BYTES", part_bytes)
+    for start in range(0, 16, 4):
+        add(window, *range(start, start + 4), marked=(start, start + 3))
+    commit(window)
+    assert len(window.entries) == 1
+    assert len(window.entries[0].parts) == (16 if part_bytes == 1 else 1 if rewrite_below else 4)
+    for again in (window, reopened(window), reopened(window, cached=False)):
+        assert numbers(again) == list(range(16))
+        assert numbers(again, marked=True) == [0, 3, 4, 7, 8, 11, 12, 15]
+
+
+def test_marked_rows_leave_when_they_are_the_greater_part(window: Window) -> None:
+    add(window, 1, 2, 3, 4, marked=(1, 2))
+    commit(window, drop_marked=True)
+    assert numbers(window) == [1, 2, 3, 4]
+    window.mark(window.entries[0], np.array([2]))
+    commit(window, drop_marked=True)
+    assert numbers(window) == [4]
+    window.mark(window.entries[0], np.array([0]))
+    commit(window, drop_marked=True)
+    assert (window.entries, values(window)) == ([], set())
+
+
+def test_a_merge_that_rewrites_drops_marked_rows(window: Window) -> None:
+    for start in range(0, 12, 3):
+        add(window, start, start + 1, start + 2, marked=(start,))
+    commit(window, drop_marked=True)
+    assert numbers(window) == [1, 2, 4, 5, 7, 8, 10, 11]
+
+
+def test_rows_whose_time_is_over_leave_when_they_are_the_greater_part(window: Window) -> None:
+    # Given a segment with a row far in the future, and one without,
+    times = [(1, 0), (1, 100), (1, 3000), (1, 10**9)]
+    wide = window.add(Segment.of(rows_of(times)), np.array([True, False, True, True]))
+    narrow = window.add(Segment.of(rows_of([(1, 500), (1, 600), (1, 1200)], first=10)))
+    assert wide is not None
+    # when half of its rows are over, they stay;
+    commit(window, until=1100)
+    assert numbers(window) == [0, 1, 2, 3, 10, 11, 12]
+    # when it is more than half, they go, and marks stay with the others.
+    commit(window, until=3000)
+    assert numbers(window) == [3]
+    assert numbers(window, marked=True) == [3]
+    assert narrow not in window.entries
+
+
+def test_rows_that_are_over_leave_with_a_merge(window: Window) -> None:
+    for time in range(0, 1000, 250):
+        add(window, time, time + 1, time=time, marked=(time,))
+    commit(window, until=250)
+    assert numbers(window) == [500, 501, 750, 751]
+    assert numbers(window, marked=True) == [500, 750]
+
+
+def test_no_merge_is_larger_than_allowed_in_memory(
+    window: Window, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given rows that are large in memory and small in the store,
+    monkeypatch.setattr(compaction, "LARGEST", 100_000)
+    text = pa.array(["x" * 5000] * 5)
+    for number in range(40):
+        rows = rows_of([(1, number)] * 5).append_column("text", text)
+        window.add(Segment.of(rows))
+        # when they are merged,
+        commit(window)
+        # then no segment is larger than the limit, though in the store all would fit.
+        assert max(window.open(e).rows.nbytes for e in window.entries) <= 100_000
+    assert window.rows == 200
+    assert len(window.entries) < 40
+    assert sum(e.bytes for e in window.entries) < 100_000
+
+
+def test_overlapping_includes_the_bounds(window: Window) -> None:
+    entry = window.add(Segment.of(rows_of([(1, 10), (1, 20)])))
+    for earliest, latest, found in ((20, 30, 1), (0, 10, 1), (21, 30, 0), (0, 9, 0), (12, 13, 1)):
+        assert list(window.overlapping(earliest, latest)) == [entry] * found
+
+
+@settings(max_examples=60, deadline=None, print_blob=True)
+@given(
+    steps=st.lists(
+        st.tuples(
+            st.integers(1, 5),  # rows that arrive
+            st.integers(0, 2500),  # how far time goes on
+            st.lists(st.integers(0, 99), max_size=4),  # which rows are marked, of those stored
+            st.booleans(),  # is the cache lost?
+        ),
+        min_size=1,
+        max_size=15,
+    ),
+    drop_marked=st.booleans(),
+    rewrite_below=st.sampled_from([0, 1500, 1 << 20]),
+    part_bytes=st.sampled_from([1, 100, 1 << 20]),
+)
+def test_any_history_keeps_what_it_must(
+    tmp_path_factory: pytest.TempPathFactory,
+    steps: list[tuple[int, int, list[int], bool]],
+    drop_marked: bool,
+    rewrite_below: int,
+    part_bytes: int,
+) -> None:
+    """A model beside the window: which rows are alive, and which of them are marked."""
+    folder = tmp_path_factory.mktemp("cache")
+    window = Window([], LENGTH, MemoryStore(), SegmentCache(str(folder), 1 << 30), CacheCounts())
+    alive: dict[int, int] = {}
+    marked: set[int] = set()
+    now = number = 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compaction, "FAN", 2)
+        patch.setattr(window_module, "REWRITE_BELOW", rewrite_below)
+        patch.setattr(window_module, "PART_BYTES", part_bytes)
+        for arriving, passed, marks, lost in steps:
+            window = reopened(window)
+            if lost:
+                for file in folder.iterdir():
+                    file.unlink()
+            now += passed
+            for entry in [e for e in window.entries if e.max_time <= now - LENGTH]:
+                window.drop(entry)
+            for entry in window.entries:
+                for position in {mark % entry.rows for mark in marks}:
+                    window.mark(entry, np.array([position]))
+                    marked.add(window.open(entry).rows.column("n")[position].as_py())
+            add(window, *range(number, number + arriving), time=now)
+            alive |= dict.fromkeys(range(number, number + arriving), now)
+            number += arriving
+            commit(window, drop_marked=drop_marked)
+            needed = {n for n, time in alive.items() if time > now - LENGTH}
+            found = numbers(window)
+            assert len(set(found)) == len(found), "no row twice"
+            assert needed - (marked if drop_marked else set()) <= set(found) <= set(alive)
+            assert set(numbers(window, marked=True)) == marked & set(found)
+        for entry in list(window.entries):
+            window.drop(entry)
+        assert values(window) == set()
+
+
+class TestBucketState:
+    def test_state_of_another_query_is_refused(self, tmp_path: Path) -> None:
+        store, cache = MemoryStore(), SegmentCache(str(tmp_path), 1 << 30)
+        state = BucketState(store, cache, fingerprint="left join", lengths=[1, 1])
+        state.commit(drop_marked=[False, False])
+        with pytest.raises(StateError, match="left join(.|\n)*inner join"):
+            BucketState(store, cache, fingerprint="inner join", lengths=[1, 1])
+
+    def test_what_is_committed_is_found_again(self, tmp_path: Path) -> None:
+        store, cache = MemoryStore(), SegmentCache(str(tmp_path), 1 << 30)
+        state = BucketState(store, cache, fingerprint="q", lengths=[LENGTH, None])
+        add(state.windows[1], 1, 2, 3, marked=(2,))
+        state.manifest.settled[0] = 42
+        state.commit(drop_marked=[False, False])
+        again = BucketState(store, cache, fingerprint="q", lengths=[LENGTH, None])
+        assert [window.rows for window in again.windows] == [0, 3]
+        assert numbers(again.windows[1], marked=True) == [2]
+        assert again.manifest.settled == [42, None]

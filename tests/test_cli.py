@@ -1,0 +1,83 @@
+"""The command line, from outside."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+import watersmeet as wm
+from watersmeet import demo
+from watersmeet.cli import app
+
+
+def test_version_prints_the_version() -> None:
+    result = CliRunner().invoke(app, ["version"])
+
+    assert result.exit_code == 0
+    assert result.output.strip() == wm.__version__
+
+
+def test_help_names_the_commands() -> None:
+    result = CliRunner().invoke(app, ["--help"])
+
+    assert result.exit_code == 0
+    assert "demo" in result.output
+    assert "version" in result.output
+
+
+def test_the_demo_leaves_a_folder_alone_that_is_not_its_own(tmp_path: Path) -> None:
+    letter = tmp_path / "results" / "letter.txt"
+    letter.parent.mkdir()
+    letter.write_text("dear")
+
+    result = CliRunner().invoke(app, ["demo", "--output", str(tmp_path)])
+
+    assert result.exit_code == 2
+    assert "is not the demo's" in " ".join(result.output.split())
+    assert letter.read_text() == "dear"
+
+
+def test_rows_that_could_match_come_within_their_streams_delay() -> None:
+    ads = demo.Ads(views_per_second=50)
+    seen = {"viewed_at": demo.NOON, "clicked_at": demo.NOON}
+    for _ in range(80):
+        views, clicks = ads.step(demo.SPAN.total_seconds() / 80)
+        known = clicks.filter(pl.col("ad_id") >= 1_000_000)
+        for rows, time, delay in (
+            (views, "viewed_at", demo.VIEW_DELAY),
+            (known, "clicked_at", demo.CLICK_DELAY),
+        ):
+            if len(rows):
+                assert rows[time].min() > seen[time] - delay
+                seen[time] = max(seen[time], rows[time].max())
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_demo_joins_what_it_wrote_and_says_so(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    command = [str(Path(sys.executable).parent / "watersmeet"), "demo", "--seconds", "4"]
+
+    done = subprocess.run(
+        [*command, "--rows", "20000", "--output", str(output)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    for line in ("inner join of views and clicks", "rows in", "state rows now", "late rows"):
+        assert line in done.stdout
+    assert "correct" in done.stdout
+    results = pl.read_parquet(output / "results" / "*.parquet")
+    assert f"{len(results):,}" in done.stdout
+    assert len(results) > 1_000
+    assert results.filter(pl.col("clicked_at") - pl.col("viewed_at") > demo.WITHIN).is_empty()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
