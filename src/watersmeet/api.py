@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from watersmeet.errors import PlanError
 from watersmeet.operators.predicate import Predicate
 from watersmeet.plan.explain import explain
 from watersmeet.plan.planner import plan_join
@@ -133,6 +134,12 @@ def _plan(
     condition: str | None,
     unbounded: bool,
 ) -> Plan:
+    for position, given in enumerate(streams):
+        if not isinstance(given, Stream):
+            raise PlanError(
+                f"streams[{position}] is a {type(given).__name__}, not a stream: name it with "
+                "wm.stream(df, 'name', time='...', delay='...') first"
+            )
     spec = plan_join(
         [stream.spec for stream in streams],
         on=on,

@@ -37,7 +37,7 @@ from watersmeet import durations
 from watersmeet.errors import StreamNameError, did_you_mean
 from watersmeet.operators.base import Counters
 from watersmeet.operators.equi_join import END_OF_TIME, EquiJoin
-from watersmeet.operators.layout import is_exact, key_name, lay_out
+from watersmeet.operators.layout import is_exact, key_name, lay_out, stored_names
 from watersmeet.operators.predicate import Predicate
 from watersmeet.plan.planner import plan_join
 from watersmeet.spec import Column, JoinSpec, StreamSpec
@@ -145,12 +145,15 @@ class LocalJoin:
             SegmentCache(self.folder, 1 << 30),
             fingerprint=self.join.layout.fingerprint,
             lengths=self.join.lengths,
+            delay=self.join.layout.delay,
         )
 
     def _step(self, bucket: int, rows: list[pa.RecordBatch | None]) -> Iterable[pa.RecordBatch]:
         state = self._state(bucket)
-        results = list(self.join.step(rows, self.watermark, state, self.counters))
+        results = list(self.join.step([rows], self.watermark, state, self.counters))
         state.commit(drop_marked=self.join.done_when_matched)
+        for counters, window in zip(self.counters.streams, state.windows, strict=True):
+            counters.expired += window.expired
         self.counters.cache_hits += state.cache_counts.hits
         self.counters.cache_misses += state.cache_counts.misses
         return results
@@ -185,9 +188,9 @@ class LocalJoin:
             columns[TIME] = rows.column(stream.time)
         if not is_exact(self.spec):
             columns |= {key_name(i): key for i, key in enumerate(typed)}
-        for column in stream.columns:
-            if column.name not in keys and column.name != stream.time:
-                columns[column.name] = rows.column(column.name)
+        for name, stored in stored_names(self.spec, position, self.join.layout.predicate).items():
+            if name not in keys and stored != TIME:
+                columns[stored] = rows.column(name)
         return pa.RecordBatch.from_pydict(columns)
 
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from tests.conformance.join import START, Batch, Join, table
 from tests.conformance.ways import Disturbance
-from watersmeet.operators import output, probe
+from watersmeet.operators import output
 from watersmeet.operators.predicate import Predicate
 from watersmeet.spec import JOIN_TYPES
 from watersmeet.state import compaction, window
@@ -132,7 +132,6 @@ def limited(*, fan: int, rewrite_below: int, part_bytes: int, piece: int) -> Ite
         mock.patch.object(window, "REWRITE_BELOW", rewrite_below),
         mock.patch.object(window, "PART_BYTES", part_bytes),
         mock.patch.object(output, "PIECE", piece),
-        mock.patch.object(probe.Ranges.pieces, "__defaults__", (piece,)),
     ):
         yield
 

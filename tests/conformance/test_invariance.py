@@ -134,7 +134,6 @@ def test_keys_may_be_called_differently_and_one_may_be_the_time(way: Way) -> Non
     assert {"at": at(1), "v": None, "t": None} in result.to_pylist()
 
 
-@pytest.mark.xfail(reason="a null time is taken for unmatchable although no window needs it")
 @pytest.mark.parametrize("how", ["inner", "semi"])
 def test_a_null_time_matches_where_there_is_no_window(way: Way, how: str) -> None:
     join = Join(letters(how).streams, on="k", how=how)

@@ -117,6 +117,18 @@ def test_nothing_is_left_when_everything_has_expired(tmp_path: Path, how: str) -
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("how", JOIN_TYPES)
+def test_a_row_leaves_in_the_batch_that_proves_it_useless(tmp_path: Path, how: str) -> None:
+    # Given rows at 0 that wait for 10 seconds,
+    join = numbers(how, within=10)
+    run = local(join, tmp_path)
+    run.batch(**join.batch(a=[(1, at(0))], b=[(2, at(0))]))
+    # when the watermark is a millisecond short of 10, they stay; when it is 10, they go.
+    for second, stored in ((9.999, [1, 1]), (10, [1, 1]), (10, [0, 0])):
+        run.batch(**join.batch(a=[(None, at(second))], b=[(None, at(second))]))
+        assert run.state_rows() == stored
+
+
 @pytest.mark.parametrize("how", ["semi", "anti"])
 def test_a_matched_row_is_forgotten(tmp_path: Path, how: str) -> None:
     # Given ten rows that wait,

@@ -32,15 +32,15 @@ def instants(*seconds: int) -> pa.Array:
 
 
 A = pa.RecordBatch.from_pydict(
-    {CODE: pa.array([1, 2], pa.int64()), TIME: instants(1, 5), "x": pa.array([[1], None])}
+    {CODE: pa.array([1, 2], pa.int64()), TIME: instants(1, 5), "#1": pa.array([[1], None])}
 )
 B = pa.RecordBatch.from_pydict(
-    {CODE: pa.array([2, 1], pa.int64()), TIME: instants(9, 0), "y": pa.array(["p", "q"])}
+    {CODE: pa.array([2, 1], pa.int64()), TIME: instants(9, 0), "#1": pa.array(["p", "q"])}
 )
 
 
 def test_pairs_have_the_columns_of_both_and_the_later_time() -> None:
-    result = an_output("inner", pa.int64()).pairs((A, np.array([1, 0])), (B, np.array([0, 1])))
+    [result] = an_output("inner", pa.int64()).pairs((A, np.array([1, 0])), (B, np.array([0, 1])))
     assert result.to_pylist() == [
         {
             "k": 2,
@@ -87,7 +87,7 @@ def test_an_exact_key_is_made_of_its_code(
         {
             CODE: pa.array(codes, pa.int64()),
             TIME: instants(*([0] * len(codes))),
-            "x": pa.nulls(len(codes), pa.list_(pa.int64())),
+            "#1": pa.nulls(len(codes), pa.list_(pa.int64())),
         }
     )
     [result] = an_output("anti", kind).alone(0, rows, np.arange(len(codes)))
@@ -99,7 +99,7 @@ def test_an_exact_key_is_made_of_its_code(
 
 
 def test_a_key_has_the_type_it_is_compared_in() -> None:
-    result = an_output("inner", pa.int32(), other_key=pa.int64()).pairs(
+    [result] = an_output("inner", pa.int32(), other_key=pa.int64()).pairs(
         (A, np.array([0])), (B, np.array([1]))
     )
     assert result.schema.field("k").type == pa.int64()
@@ -113,3 +113,29 @@ def test_rows_alone_come_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_no_rows_alone_are_no_piece() -> None:
     assert list(an_output("left", pa.int64()).alone(0, A, np.array([], dtype=np.int64))) == []
+
+
+def test_a_piece_holds_fewer_rows_the_wider_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "PIECE_BYTES", A.nbytes)
+    pieces = list(an_output("left", pa.int64()).alone(0, A, np.zeros(7, dtype=np.int64)))
+    assert [len(piece) for piece in pieces] == [2, 2, 2, 1]
+
+
+def test_rows_that_do_not_fit_into_one_batch_come_in_several(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Given that, as with very wide values, no batch of more than three rows can be built,
+    build = Output._build
+
+    def narrow(self: Output, sides: dict, count: int) -> pa.RecordBatch:
+        if count > 3:
+            raise pa.ArrowInvalid("Take operation overflowed binary array capacity")
+        return build(self, sides, count)
+
+    monkeypatch.setattr(Output, "_build", narrow)
+    # when eight rows are asked for, then they come, in order, in batches that can be built.
+    positions = np.array([0, 1, 1, 0, 0, 1, 0, 1])
+    pieces = list(an_output("inner", pa.int64()).pairs((A, positions), (B, 1 - positions)))
+    assert max(len(piece) for piece in pieces) <= 3
+    keys = [key for piece in pieces for key in piece.column("k").to_pylist()]
+    assert keys == [1 + int(position) for position in positions]

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.state.test_segment import rows_of
-from watersmeet.operators.probe import PIECE, Ranges, probe
+from watersmeet.operators.output import PIECE
+from watersmeet.operators.probe import Ranges, probe
 from watersmeet.state.segment import CODE, TIME, Segment
 
 rows = st.lists(
@@ -69,7 +70,7 @@ def test_nothing_to_probe_and_nothing_stored() -> None:
     for new, stored in ((some, none), (none, some), (none, none)):
         ranges = probe(new, stored, 5, 5)
         assert ranges.pairs == 0
-        assert list(ranges.pieces()) == []
+        assert list(ranges.pieces(PIECE)) == []
 
 
 def test_many_rows_against_many(subtests: pytest.Subtests) -> None:
@@ -101,7 +102,7 @@ def test_a_row_with_millions_of_matches_comes_in_bounded_pieces() -> None:
     # when one row matches them all,
     tracemalloc.start()
     total = following = 0
-    for mine, theirs in probe(new, stored, None, None).pieces():
+    for mine, theirs in probe(new, stored, None, None).pieces(PIECE):
         assert len(mine) == len(theirs) <= PIECE
         assert (theirs[0], theirs[-1]) == (following, following + len(theirs) - 1)
         following += len(theirs)

@@ -208,15 +208,6 @@ def test_two_streams_of_one_name_are_refused(name: str) -> None:
     assert f"two streams have the name {name!r}" in message
 
 
-@pytest.mark.parametrize("name", ["#code", "#TIME", "#key0", "#key12"])
-def test_a_column_with_a_name_of_our_own_is_refused(name: str) -> None:
-    clicks = replace(CLICKS, columns=(*CLICKS.columns, Column(name, "int")))
-    message = refusal(PlanError, VIEWS, clicks)
-
-    assert f"'clicks' has a column {name!r}" in message
-    assert "Rename it" in message
-
-
 def test_a_mix_of_batch_and_streaming_inputs_is_refused() -> None:
     message = refusal(MixedInputError, VIEWS, batch(CLICKS))
 

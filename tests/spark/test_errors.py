@@ -121,6 +121,25 @@ MISTAKES: dict[str, tuple[Callable[[DataFrame], Any], type[Exception], list[str]
         errors.TimeColumnError,
         ["'timestamp'", "watermark of 5 s", "leave out delay='1 second'"],
     ),
+    "a watermark on another column": (
+        lambda df: wm.join(
+            [
+                wm.stream(
+                    df.drop("months")
+                    .withColumn("came", F.col("timestamp"))
+                    .withWatermark("came", "5 seconds"),
+                    "a",
+                    time="timestamp",
+                    delay="1 second",
+                ),
+                timed(df, "b"),
+            ],
+            on="value",
+            within="1 minute",
+        ),
+        errors.TimeColumnError,
+        ["'a'", "watermark"],
+    ),
     "negative duration": (
         lambda df: join(df, within="-1 minute"),
         errors.DurationError,

@@ -167,7 +167,7 @@ def test_a_join_can_follow_a_join_in_the_same_query(
 
 
 def test_a_join_can_follow_an_aggregation_in_the_same_query(
-    spark: SparkSession, folders: Mapping[str, Path], tmp_path: Path
+    spark: SparkSession, folders: Mapping[str, Path]
 ) -> None:
     """Spark gives out a window's count when the watermark has passed the window's end: for
     the join, such a row is not late."""
@@ -213,17 +213,13 @@ def test_outer_results_come_once_when_time_has_passed_without_new_data(
         wm.stream(read(spark, tmp_path / name), name, time="t", delay="0 seconds") for name in "ab"
     ]
     joined = wm.join(streams, on="k", within="5 seconds", how="full")
-    query = (
-        joined.writeStream.format("memory")
-        .queryName("silence")
-        .trigger(processingTime="100 milliseconds")
-    )
-    query = query.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    writer = joined.writeStream.format("memory").queryName("silence")
+    query = writer.trigger(processingTime="100 milliseconds").start()
     try:
         query.processAllAvailable()
         assert table(spark.table("silence")).num_rows == 1, "nothing is proven unmatched yet"
         for name in "ab":
-            write(tmp_path / name, [rows_of([(8 + len(name), at(60), "")], **types)], first=1)
+            write(tmp_path / name, [rows_of([(9, at(60), "")], **types)], first=1)
         query.processAllAvailable()
         later = spark.table("silence").where("k < 8").orderBy("k").collect()
         write(tmp_path / "a", [rows_of([(7, at(120), "")], **types)], first=2)
@@ -364,6 +360,23 @@ def test_keys_of_different_numeric_types_meet_in_their_common_type(spark: SparkS
     joined = wm.join([wm.stream(a, "a"), wm.stream(b, "b")], on="k", how="full")
     got = sorted((str(row.k), row.x, row.y) for row in joined.collect())
     assert got == [("1.00", "a", None), ("1.50", None, 6), ("2.00", "b", 5)]
+
+
+def test_two_joins_of_the_same_streams_fit_into_one_query(spark: SparkSession) -> None:
+    streams = [wm.stream(spark.range(4), "a"), wm.stream(spark.range(2, 6), "b")]
+    both_ways = wm.join(streams, on="id", how="semi").union(wm.join(streams, on="id", how="anti"))
+    assert sorted(row.id for row in both_ways.collect()) == [0, 1, 2, 3]
+
+
+def test_the_event_time_is_a_timestamp_whatever_sql_means_by_timestamp(
+    spark: SparkSession,
+) -> None:
+    session = spark.newSession()
+    session.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+    instants = session.createDataFrame([(at(0),)], "t timestamp_ltz")
+    streams = [wm.stream(instants, name, time="t") for name in "ab"]
+    joined = wm.join(streams, on="t", within="1 second")
+    assert [field.dataType for field in joined.schema] == [T.TimestampType()] * 2
 
 
 def test_one_row_may_match_very_many(spark: SparkSession, tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def driver(folder: Path, *options: str) -> Iterator[Driver]:
 def test_a_query_that_is_killed_again_and_again_gives_every_result_once(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    batches = 8
+    batches = 6
     wanted = views_and_clicks(tmp_path, batches - 1)
     seed = 20240301
     dice = random.Random(seed)
@@ -133,7 +133,9 @@ def test_a_query_that_is_killed_again_and_again_gives_every_result_once(
 
 def executors(query: Driver) -> list[int]:
     listed = subprocess.run(
-        ["ps", "-o", "pid=,args=", "--sid", str(query.process.pid)], capture_output=True, text=True
+        ["ps", "-ww", "-o", "pid=,args=", "--sid", str(query.process.pid)],
+        capture_output=True,
+        text=True,
     )
     lines = [line.split(None, 1) for line in listed.stdout.splitlines()]
     return [int(pid) for pid, command in lines if "CoarseGrainedExecutorBackend" in command]

@@ -27,6 +27,7 @@ SCHEMA = (
     "n string, t timestamp, z timestamp_ntz, day date, b boolean, v interval day to second, "
     "xs array<int>, p struct<x: int, q: decimal(10,1), at: timestamp>, bin binary"
 )
+PAIR = f"a struct<{SCHEMA}>, b struct<{SCHEMA}>"
 
 
 def at(*parts: int) -> dt.datetime:
@@ -208,16 +209,16 @@ ANSI = [
 ]
 
 
+def arrow_pairs() -> pa.Table:
+    """Each row of LEFT beside each of RIGHT, as structs a and b."""
+    schema = to_arrow_schema(StructType.fromDDL(PAIR), timezone="UTC")
+    return pa.Table.from_pylist([{"a": a, "b": b} for a in LEFT for b in RIGHT], schema)
+
+
 @pytest.fixture(scope="module")
 def pairs(spark: SparkSession) -> DataFrame:
-    """Each row of LEFT beside each of RIGHT, as structs a and b.
-
-    A relation in the driver's memory: Spark computes conditions over it without a job.
-    """
-    schema = StructType.fromDDL(f"a struct<{SCHEMA}>, b struct<{SCHEMA}>")
-    rows = [{"a": a, "b": b} for a in LEFT for b in RIGHT]
-    table = pa.Table.from_pylist(rows, to_arrow_schema(schema, timezone="UTC"))
-    return spark.createDataFrame(table, schema)
+    """The pairs in the driver's memory: Spark computes conditions over them without a job."""
+    return spark.createDataFrame(arrow_pairs(), PAIR)
 
 
 @pytest.fixture(scope="module")
@@ -243,16 +244,15 @@ def assert_as_spark(
 ) -> None:
     """Each condition is true, false or null for the same pairs here as its reference in Spark."""
     references = [f"({reference}) as c{i}" for i, (_, reference) in enumerate(conditions)]
-    table = pairs.selectExpr("a", "b", *references).toArrow().combine_chunks()
-    rows = [table[name].chunk(0) for name in ("a", "b")]
+    columns = list(zip(*pairs.selectExpr(*references).collect(), strict=True))
+    rows = [column.combine_chunks() for column in arrow_pairs().columns]
     different = {}
-    for i, (sql, _) in enumerate(conditions):
+    for (sql, _), expected in zip(conditions, columns, strict=True):
         predicate = where.translate(pairs.sparkSession, sql, streams)
         opposite = replace(predicate, expression=~predicate.expression)
         inputs = [pc.struct_field(rows[index], name) for index, name in predicate.columns]
         masks = zip(predicate.mask(inputs), opposite.mask(inputs), strict=True)
-        found = [True if holds else False if fails else None for holds, fails in masks]
-        expected = table[f"c{i}"].to_pylist()
+        found = tuple(True if holds else False if fails else None for holds, fails in masks)
         if found != expected:
             different[sql] = list(zip(expected, found, strict=True))
     assert different == {}

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from watersmeet.state import compaction
-from watersmeet.state.compaction import FAN, LARGEST, SLOTS, merges
+from watersmeet.state.compaction import FAN, LARGEST, SLOTS, merges, slot_width
 from watersmeet.state.manifest import Entry, total_rows
 
 WINDOW = 8000
@@ -41,7 +41,7 @@ def run(window: int | None, arriving: Iterable[Entry]) -> Iterator[list[Entry]]:
         if window is not None:
             entries = [e for e in entries if e.max_time > new.min_time - window]
         entries.append(new)
-        for group in merges(entries, window):
+        for group in merges(entries, slot_width(window, 0)):
             entries = [e for e in entries if e not in group]
             one = merged(group)
             one.memory = max(e.memory for e in group) + 1
@@ -62,27 +62,27 @@ def most_merges(batches: int) -> float:
 
 
 def test_nothing_is_merged_without_need() -> None:
-    assert merges([], WINDOW) == []
+    assert merges([], SLOT) == []
     assert merges([], None) == []
-    assert merges([entry(1)], WINDOW) == []
-    assert merges([entry(t) for t in range(FAN - 1)], WINDOW) == []
+    assert merges([entry(1)], SLOT) == []
+    assert merges([entry(t) for t in range(FAN - 1)], SLOT) == []
 
 
 def test_a_full_tier_becomes_one() -> None:
     small = [entry(t) for t in range(FAN)]
     large = [entry(t, rows=1000) for t in range(FAN - 1)]
-    assert merges([*small, *large], WINDOW) == [small]
+    assert merges([*small, *large], SLOT) == [small]
     assert merges([*small, *large], None) == [small]
 
 
 def test_an_old_slot_becomes_one_and_the_newest_two_do_not() -> None:
     slots = [[entry(slot * SLOT), entry(slot * SLOT + 1, rows=4)] for slot in range(4)]
-    assert merges([e for slot in slots for e in slot], WINDOW) == slots[:2]
+    assert merges([e for slot in slots for e in slot], SLOT) == slots[:2]
 
 
 def test_the_merged_are_of_one_slot() -> None:
     entries = [entry(t * SLOT // 3, rows=1 + t % 7) for t in range(60)]
-    for group in merges(entries, WINDOW):
+    for group in merges(entries, SLOT):
         assert len({e.max_time // SLOT for e in group}) == 1
 
 
@@ -103,7 +103,7 @@ def test_groups_are_disjoint_fit_and_come_to_an_end(
     entries: list[Entry], window: int | None
 ) -> None:
     rounds = 0
-    while groups := merges(entries, window):
+    while groups := merges(entries, slot_width(window, 0)):
         for group in groups:
             assert len(group) > 1
             assert memory(group) <= LARGEST
@@ -147,8 +147,8 @@ def test_a_row_of_the_future_does_not_make_every_slot_an_old_one() -> None:
 
 def test_an_old_slot_that_hardly_grew_is_left_alone() -> None:
     old, newest = [entry(1, rows=100), entry(2, rows=10)], entry(10 * SLOT)
-    assert merges([*old, newest], WINDOW) == []
-    assert merges([*old, entry(3, rows=15), newest], WINDOW) != []
+    assert merges([*old, newest], SLOT) == []
+    assert merges([*old, entry(3, rows=15), newest], SLOT) != []
 
 
 @pytest.mark.parametrize("step", [3, 20, 100])
@@ -168,5 +168,5 @@ def test_a_large_segment_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compaction, "LARGEST", 100)
     old = [entry(1, size=90), entry(2, size=20), entry(3, size=20)]
     newest = entry(10 * SLOT)
-    assert merges([*old, newest], WINDOW) == [old[1:]]
-    assert merges([old[0], old[1], newest], WINDOW) == []
+    assert merges([*old, newest], SLOT) == [old[1:]]
+    assert merges([old[0], old[1], newest], SLOT) == []

@@ -23,18 +23,19 @@ from watersmeet.state.store import MemoryStore
 from watersmeet.state.window import CacheCounts, Window
 
 LENGTH = 8000
+SLOT = LENGTH // 8
 
 
 @pytest.fixture
 def window(tmp_path: Path) -> Window:
     cache = SegmentCache(str(tmp_path / "cache"), 1 << 30)
-    return Window([], LENGTH, MemoryStore(), cache, CacheCounts())
+    return Window([], LENGTH, SLOT, MemoryStore(), cache, CacheCounts())
 
 
 def reopened(window: Window, *, cached: bool = True) -> Window:
     """The same window, as the next batch finds it."""
     cache = window.cache if cached else SegmentCache(window.cache.folder + "-empty", 0)
-    return Window(window.entries, window.length, window.store, cache, CacheCounts())
+    return Window(window.entries, window.length, window.slot, window.store, cache, CacheCounts())
 
 
 def add(window: Window, *numbers: int, time: int = 0, marked: tuple[int, ...] = ()) -> Entry:
@@ -189,7 +190,7 @@ def test_rows_whose_time_is_over_leave_when_they_are_the_greater_part(window: Wi
 def test_rows_that_are_over_leave_with_a_merge(window: Window) -> None:
     for time in range(0, 1000, 250):
         add(window, time, time + 1, time=time, marked=(time,))
-    commit(window, until=250)
+    commit(window, until=499)
     assert numbers(window) == [500, 501, 750, 751]
     assert numbers(window, marked=True) == [500, 750]
 
@@ -243,7 +244,9 @@ def test_any_history_keeps_what_it_must(
 ) -> None:
     """A model beside the window: which rows are alive, and which of them are marked."""
     folder = tmp_path_factory.mktemp("cache")
-    window = Window([], LENGTH, MemoryStore(), SegmentCache(str(folder), 1 << 30), CacheCounts())
+    window = Window(
+        [], LENGTH, SLOT, MemoryStore(), SegmentCache(str(folder), 1 << 30), CacheCounts()
+    )
     alive: dict[int, int] = {}
     marked: set[int] = set()
     now = number = 0
@@ -280,18 +283,18 @@ def test_any_history_keeps_what_it_must(
 class TestBucketState:
     def test_state_of_another_query_is_refused(self, tmp_path: Path) -> None:
         store, cache = MemoryStore(), SegmentCache(str(tmp_path), 1 << 30)
-        state = BucketState(store, cache, fingerprint="left join", lengths=[1, 1])
+        state = BucketState(store, cache, fingerprint="left join", lengths=[1, 1], delay=0)
         state.commit(drop_marked=[False, False])
         with pytest.raises(StateError, match="left join(.|\n)*inner join"):
-            BucketState(store, cache, fingerprint="inner join", lengths=[1, 1])
+            BucketState(store, cache, fingerprint="inner join", lengths=[1, 1], delay=0)
 
     def test_what_is_committed_is_found_again(self, tmp_path: Path) -> None:
         store, cache = MemoryStore(), SegmentCache(str(tmp_path), 1 << 30)
-        state = BucketState(store, cache, fingerprint="q", lengths=[LENGTH, None])
+        state = BucketState(store, cache, fingerprint="q", lengths=[LENGTH, None], delay=0)
         add(state.windows[1], 1, 2, 3, marked=(2,))
         state.manifest.settled[0] = 42
         state.commit(drop_marked=[False, False])
-        again = BucketState(store, cache, fingerprint="q", lengths=[LENGTH, None])
+        again = BucketState(store, cache, fingerprint="q", lengths=[LENGTH, None], delay=0)
         assert [window.rows for window in again.windows] == [0, 3]
         assert numbers(again.windows[1], marked=True) == [2]
         assert again.manifest.settled == [42, None]

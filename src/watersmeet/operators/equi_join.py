@@ -16,11 +16,17 @@ comes any more (one that does is late, and dropped). So row a is useless when
 time(a) + W_a <= watermark: every later b is further away. That same moment
 proves an outer or anti join's unmatched row. A row's *mark* says that it has
 matched; a marked row of a semi or anti join is useless at once.
+
+**Which watermark.** Rows of a stream that brought its own watermark may come out
+of another stateful operator of the same query, which gives out what the new
+watermark closes: behind that watermark, but never behind the one of the step
+before. So such rows are late by the previous watermark, as in Spark's own
+operators, and nothing is let go before all new rows have met it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +34,7 @@ import pyarrow.compute as pc
 
 from watersmeet.operators.base import Counters
 from watersmeet.operators.layout import JoinLayout
-from watersmeet.operators.output import Output, Positions
+from watersmeet.operators.output import Output, Positions, piece_rows
 from watersmeet.operators.probe import probe
 from watersmeet.state.bucket import BucketState
 from watersmeet.state.manifest import Entry
@@ -61,20 +67,26 @@ class EquiJoin:
 
     def step(
         self,
-        new: Sequence[pa.RecordBatch | None],
+        chunks: Iterable[Sequence[pa.RecordBatch | None]],
         watermark: int | None,
         state: BucketState,
         counters: Counters,
     ) -> Iterator[pa.RecordBatch]:
-        """Results of the new rows of each stream, in pieces.
+        """Results of one micro-batch, in pieces.
 
-        ``watermark`` is in microseconds, None before there is one. The state
-        changes as the results are taken; commit it when they are all taken."""
+        A chunk holds new rows of each stream. ``watermark`` is in microseconds,
+        None before there is one. The state changes as the results are taken;
+        commit it when they are all taken."""
+        previous = state.manifest.watermark
+        for chunk in chunks:
+            for stream, rows in enumerate(chunk):
+                if rows is not None and len(rows):
+                    own = self.layout.inputs[stream].own_watermark
+                    rows = self._in_time(stream, rows, previous if own else watermark, counters)
+                    yield from counted(self._arrive(stream, rows, state, counters), counters)
         if watermark is not None:
             yield from self.advance(watermark, state, counters)
-        for stream, rows in enumerate(new):
-            if rows is not None and len(rows):
-                yield from self._arrive(stream, rows, watermark, state, counters)
+            state.manifest.watermark = watermark
 
     def advance(
         self, watermark: int, state: BucketState, counters: Counters
@@ -88,12 +100,8 @@ class EquiJoin:
             if since is not None and until <= since:
                 continue
             if self._preserved[stream]:
-                for results in self._unmatched(stream, window, since, until):
-                    counters.results += len(results)
-                    yield results
-            for entry in [e for e in window.entries if e.max_time <= until]:
-                counters.streams[stream].expired += entry.rows
-                window.drop(entry)
+                yield from counted(self._unmatched(stream, window, since, until), counters)
+            window.expire(until)
             state.manifest.settled[stream] = until
 
     def _unmatched(
@@ -110,55 +118,51 @@ class EquiJoin:
                 due &= times > since
             yield from self._output.alone(stream, segment.rows, np.flatnonzero(due))
 
-    def _arrive(
-        self,
-        stream: int,
-        rows: pa.RecordBatch,
-        watermark: int | None,
-        state: BucketState,
-        counters: Counters,
-    ) -> Iterator[pa.RecordBatch]:
-        """New rows of one stream meet what is stored of the other, then are stored."""
+    def _in_time(
+        self, stream: int, rows: pa.RecordBatch, watermark: int | None, counters: Counters
+    ) -> pa.RecordBatch:
+        """The rows that are not late; a null time is neither early nor late."""
         count = counters.streams[stream]
         count.rows += len(rows)
-        rows, unmatchable, late = self._sift(rows, watermark)
+        if watermark is None or TIME not in rows.schema.names:
+            return rows
+        times = rows.column(TIME).view(pa.int64())
+        in_time = pc.fill_null(pc.greater(times, watermark), True)
+        late = len(rows) - pc.sum(in_time).as_py()
         count.late += late
-        count.unmatchable += len(unmatchable)
+        return rows.filter(in_time) if late else rows
+
+    def _arrive(
+        self, stream: int, rows: pa.RecordBatch, state: BucketState, counters: Counters
+    ) -> Iterator[pa.RecordBatch]:
+        """New rows of one stream meet what is stored of the other, then are stored."""
+        rows, unmatchable = self._sift(rows)
+        counters.streams[stream].unmatchable += len(unmatchable)
         if self._preserved[stream]:
-            for results in self._output.alone(stream, unmatchable, np.arange(len(unmatchable))):
-                counters.results += len(results)
-                yield results
+            yield from self._output.alone(stream, unmatchable, np.arange(len(unmatchable)))
         if not len(rows):
             return
         fresh = Segment.of(rows)
         matched = np.zeros(len(fresh), dtype=np.bool_)
         for entry, mine, theirs in self._meet(stream, fresh, state, counters):
-            results = self._results(stream, fresh, matched, mine, state, entry, theirs)
-            if results is not None and len(results):
-                counters.results += len(results)
-                yield results
+            yield from self._results(stream, fresh, matched, mine, state, entry, theirs)
         if self.done_when_matched[stream] and matched.any():
             fresh = Segment.of(rows.filter(pa.array(~matched)))
             matched = np.zeros(len(fresh), dtype=np.bool_)
         state.windows[stream].add(fresh, matched)
 
-    def _sift(
-        self, rows: pa.RecordBatch, watermark: int | None
-    ) -> tuple[pa.RecordBatch, pa.RecordBatch, int]:
-        """Rows that can match, rows that cannot (a null key or time), and how many were late."""
-        timed = TIME in rows.schema.names
-        late = 0
-        if timed and watermark is not None:
-            times = rows.column(TIME).view(pa.int64())
-            in_time = pc.fill_null(pc.greater(times, watermark), True)
-            late = len(rows) - pc.sum(in_time).as_py()
-            rows = rows.filter(in_time) if late else rows
-        if rows.column(CODE).null_count == 0 and not (timed and rows.column(TIME).null_count):
-            return rows, rows.slice(0, 0), late
+    def _sift(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        """Rows that can match, and rows that cannot: with a null key, or, where there
+        is a window, with a null time."""
+        needed = [CODE]
+        if TIME in rows.schema.names and any(length is not None for length in self.lengths):
+            needed.append(TIME)
+        if not any(rows.column(name).null_count for name in needed):
+            return rows, rows.slice(0, 0)
         valid = rows.column(CODE).is_valid()
-        if timed:
-            valid = pc.and_(valid, rows.column(TIME).is_valid())
-        return rows.filter(valid), rows.filter(pc.invert(valid)), late
+        for name in needed[1:]:
+            valid = pc.and_(valid, rows.column(name).is_valid())
+        return rows.filter(valid), rows.filter(pc.invert(valid))
 
     def _meet(
         self, stream: int, fresh: Segment, state: BucketState, counters: Counters
@@ -171,7 +175,8 @@ class EquiJoin:
         for entry in list(window.overlapping(earliest, latest)):
             stored = window.open(entry)
             counters.probes += len(fresh)
-            for mine, theirs in probe(fresh, stored, before, after).pieces():
+            size = piece_rows(fresh.rows, stored.rows)
+            for mine, theirs in probe(fresh, stored, before, after).pieces(size):
                 chosen = fresh.order[mine], stored.order[theirs]
                 yield entry, *self._confirm(stream, fresh.rows, stored.rows, *chosen)
 
@@ -213,26 +218,30 @@ class EquiJoin:
         state: BucketState,
         entry: Entry,
         theirs: Positions,
-    ) -> pa.RecordBatch | None:
+    ) -> Iterator[pa.RecordBatch]:
         """What a piece of matching pairs adds to the result; marks what it matched."""
         window = state.windows[1 - stream]
         stored = window.open(entry)
-        done: tuple[pa.RecordBatch, Positions] | None = None
-        if self.layout.how == "semi":
+        if self._pairs:
+            ours, others = (fresh.rows, mine), (stored.rows, theirs)
+            yield from self._output.pairs(*((ours, others) if stream == 0 else (others, ours)))
+        elif self.layout.how == "semi":
             if stream == 0:
-                done = fresh.rows, np.unique(mine[~matched[mine]])
+                first, rows = np.unique(mine[~matched[mine]]), fresh.rows
             else:
-                done = stored.rows, np.unique(theirs[~window.marks(entry)[theirs]])
+                first, rows = np.unique(theirs[~window.marks(entry)[theirs]]), stored.rows
+            yield from self._output.alone(0, rows, first)
         if self._tracked[stream]:
             matched[mine] = True
         if self._tracked[1 - stream]:
             window.mark(entry, theirs)
-        if self._pairs and len(mine):
-            ours, others = (fresh.rows, mine), (stored.rows, theirs)
-            return self._output.pairs(*((ours, others) if stream == 0 else (others, ours)))
-        if done is not None:
-            return next(self._output.alone(0, *done), None)
-        return None
+
+
+def counted(results: Iterator[pa.RecordBatch], counters: Counters) -> Iterator[pa.RecordBatch]:
+    """The same results, counted as they pass."""
+    for batch in results:
+        counters.results += len(batch)
+        yield batch
 
 
 def _equal(left: pa.Array, right: pa.Array) -> np.ndarray:

@@ -5,7 +5,7 @@ A stored row of a stream is
     #code   int64, what rows are hashed, sorted and probed by; null: matches nothing
     #time   timestamp, if the stream has a time
     #key0.. the key columns, unless the code is the key itself (``exact``)
-    ...     every other column, under its own name
+    #0..    every other column of the user's, by its position
 
 A single key of an integral, date or timestamp type is *exact*: the code is its
 value, and equal codes are equal keys. Any other key is hashed to its code, and
@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from watersmeet import durations
 from watersmeet.operators.predicate import Predicate
 from watersmeet.spec import JoinSpec
 from watersmeet.state.segment import CODE, TIME
@@ -40,11 +41,13 @@ class InputLayout:
 
     ``stored`` tells, for each column of the user's that something reads, under
     which name it is stored; for an exact key that name is ``#code``.
-    ``types`` are the columns' own types.
+    ``types`` are the columns' own types. ``own_watermark``: the stream brought a
+    watermark of its own.
     """
 
     name: str
     window: int | None
+    own_watermark: bool
     stored: dict[str, str]
     types: dict[str, pa.DataType]
 
@@ -76,6 +79,7 @@ class JoinLayout:
     output: pa.Schema
     sources: tuple[Source, ...]
     predicate: Predicate | None
+    delay: int
     fingerprint: str
 
     @property
@@ -107,9 +111,10 @@ def lay_out(
     exact = is_exact(spec)
     inputs = []
     for position, (stream, schema) in enumerate(zip(spec.streams, schemas, strict=True)):
-        stored = {c.name: _stored_name(spec, position, c.name) for c in stream.columns}
+        stored = stored_names(spec, position, predicate)
         types = {field.name: field.type for field in schema}
-        inputs.append(InputLayout(stream.name, spec.windows[position], stored, types))
+        window, own = spec.windows[position], stream.watermarked
+        inputs.append(InputLayout(stream.name, window, own, stored, types))
     sources = []
     for column in spec.output:
         if column.key is not None:
@@ -127,6 +132,7 @@ def lay_out(
         output=output,
         sources=tuple(sources),
         predicate=predicate,
+        delay=max(stream.delay or 0 for stream in spec.streams),
         fingerprint=fingerprint(spec, buckets),
     )
 
@@ -137,21 +143,34 @@ def is_exact(spec: JoinSpec) -> bool:
 
 
 def fingerprint(spec: JoinSpec, buckets: int) -> str:
-    """What of a query must not change while its checkpoint lives. Windows, delays
-    and the predicate may: they decide about rows to come."""
+    """What of a query must not change while its checkpoint lives. Delays and the
+    predicate may: they decide about rows to come. Windows may too, unless a row that
+    was given out as unmatched could match after all."""
     streams = ", ".join(
         f"{stream.name} [{', '.join(keys)}]"
         for stream, keys in zip(spec.streams, spec.keys, strict=True)
     )
     columns = [[(c.name, c.type) for c in s.columns] + [s.time] for s in spec.streams]
     digest = hashlib.sha256(repr((columns, spec.key_types)).encode()).hexdigest()[:12]
+    windows = [None if window is None else durations.format(window) for window in spec.windows]
+    within = f"; within {' and '.join(map(str, windows))}" if any(spec.preserved) else ""
     return (
-        f"{spec.how} join of {streams}; spark.sql.shuffle.partitions {buckets}; "
+        f"{spec.how} join of {streams}{within}; spark.sql.shuffle.partitions {buckets}; "
         f"column names and types {digest}"
     )
 
 
-def _stored_name(spec: JoinSpec, position: int, column: str) -> str:
-    if column in spec.keys[position]:
-        return CODE if is_exact(spec) else key_name(spec.keys[position].index(column))
-    return TIME if column == spec.streams[position].time else column
+def stored_names(spec: JoinSpec, position: int, predicate: Predicate | None) -> dict[str, str]:
+    """Under which name each column of a stream is stored that the join needs. The
+    user's names never appear: they may be anything."""
+    stream, keys = spec.streams[position], spec.keys[position]
+    needed = {column.column for column in spec.output if column.stream == position}
+    if predicate is not None:
+        needed |= {name for index, name in predicate.columns if index == position}
+    names = {name: CODE if is_exact(spec) else key_name(i) for i, name in enumerate(keys)}
+    for number, column in enumerate(stream.columns):
+        if column.name == stream.time:
+            names.setdefault(column.name, TIME)
+        elif column.name in needed:
+            names.setdefault(column.name, f"#{number}")
+    return names

@@ -7,13 +7,23 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from watersmeet.operators.layout import JoinLayout, Source, from_code, key_name
-from watersmeet.operators.probe import PIECE
 from watersmeet.state.segment import CODE, TIME
 
 Positions = npt.NDArray[np.integer]
 Side = tuple[pa.RecordBatch, Positions]
+
+#: No piece of results holds more rows than this, nor much more than so many bytes.
+PIECE = 1 << 16
+PIECE_BYTES = 32 << 20
+
+
+def piece_rows(*batches: pa.RecordBatch) -> int:
+    """How many rows a piece may have that takes one row of each batch."""
+    width = sum(batch.nbytes / len(batch) for batch in batches if len(batch))
+    return max(1, min(PIECE, int(PIECE_BYTES / max(width, 1))))
 
 
 class Output:
@@ -22,18 +32,32 @@ class Output:
     def __init__(self, layout: JoinLayout) -> None:
         self._layout = layout
 
-    def pairs(self, first: Side, second: Side) -> pa.RecordBatch:
+    def pairs(self, first: Side, second: Side) -> Iterator[pa.RecordBatch]:
         """One result row for each pair of positions."""
-        return self._build({0: first, 1: second}, len(first[1]))
+        return self._pieces({0: first, 1: second})
 
     def alone(
         self, stream: int, rows: pa.RecordBatch, chosen: Positions
     ) -> Iterator[pa.RecordBatch]:
         """One result row for each chosen row of one stream, in pieces, the other
         stream's columns null."""
-        for start in range(0, len(chosen), PIECE):
-            piece = chosen[start : start + PIECE]
-            yield self._build({stream: (rows, piece)}, len(piece))
+        size = piece_rows(rows)
+        for start in range(0, len(chosen), size):
+            yield from self._pieces({stream: (rows, chosen[start : start + size])})
+
+    def _pieces(self, sides: dict[int, Side]) -> Iterator[pa.RecordBatch]:
+        """The rows at those positions, as one batch. If wide values do not fit into one
+        (Arrow's limit is 2 GiB a column), as several."""
+        count = len(next(iter(sides.values()))[1])
+        if count == 0:
+            return
+        try:
+            yield self._build(sides, count)
+        except pa.ArrowInvalid:
+            if count == 1:
+                raise
+            for half in (slice(None, count // 2), slice(count // 2, None)):
+                yield from self._pieces({s: (rows, at[half]) for s, (rows, at) in sides.items()})
 
     def _build(self, sides: dict[int, Side], count: int) -> pa.RecordBatch:
         indices = {stream: pa.array(positions) for stream, (_, positions) in sides.items()}
@@ -48,8 +72,8 @@ class Output:
                     return from_code(take(holder, CODE), target)
                 return take(holder, key_name(source.key))
             if source.stored is None:
-                times = [take(stream, TIME).view(pa.int64()).to_numpy() for stream in sides]
-                return pa.array(np.maximum.reduce(times)).view(target)
+                times = [take(stream, TIME).view(pa.int64()) for stream in sides]
+                return pc.max_element_wise(*times).view(target)
             assert source.stream is not None, "a stored column belongs to a stream"
             if source.stream not in sides:
                 return pa.nulls(count, target)

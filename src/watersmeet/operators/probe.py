@@ -20,9 +20,6 @@ import numpy as np
 
 from watersmeet.state.segment import Ints, Segment
 
-#: No piece holds more pairs than this.
-PIECE = 1 << 16
-
 
 @dataclass(frozen=True)
 class Ranges:
@@ -37,8 +34,9 @@ class Ranges:
     def pairs(self) -> int:
         return int((self.high - self.low).sum())
 
-    def pieces(self, size: int = PIECE) -> Iterator[tuple[Ints, Ints]]:
-        """The pairs (position in the probe's index, position in the segment's)."""
+    def pieces(self, size: int) -> Iterator[tuple[Ints, Ints]]:
+        """The pairs (position in the probe's index, position in the segment's), at most
+        ``size`` at a time."""
         counts = self.high - self.low
         ends = np.cumsum(counts)
         starts = ends - counts

@@ -42,8 +42,6 @@ Keys = str | Sequence[str]
 Value = TypeVar("Value")
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-#: The columns that stored rows have besides the user's: see operators/layout.py.
-_RESERVED = re.compile(r"#(code|time|key\d+)", re.IGNORECASE)
 
 #: What Spark calls these joins, without underscores, and what they are called here.
 _SPARK_JOIN_TYPES = {
@@ -119,12 +117,6 @@ def _check_streams(streams: Sequence[StreamSpec]) -> None:
                 "Give each a name of its own, also if both read the same DataFrame."
             )
         seen.add(name.lower())
-        for column in stream.columns:
-            if _RESERVED.fullmatch(column.name):
-                raise PlanError(
-                    f"streams: {name!r} has a column {column.name!r}, a name that Watersmeet keeps "
-                    "for itself. Rename it before the join: df.withColumnRenamed(...)."
-                )
     live = [stream.name for stream in streams if stream.streaming]
     if live and len(live) < len(streams):
         batch = [stream.name for stream in streams if not stream.streaming]

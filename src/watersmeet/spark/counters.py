@@ -28,6 +28,7 @@ def names(streams: Sequence[str]) -> list[str]:
 def to_row(counters: Counters, state: BucketState) -> list[int]:
     """The numbers of a step, with what is stored at its end."""
     for stream, window in zip(counters.streams, state.windows, strict=True):
+        stream.expired = window.expired
         stream.state_rows = window.rows
         stream.state_bytes = total_bytes(window.entries)
         stream.segments = len(window.entries)

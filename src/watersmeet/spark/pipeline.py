@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from watersmeet.operators.equi_join import EquiJoin
-from watersmeet.operators.layout import is_exact, key_name, lay_out
+from watersmeet.operators.layout import is_exact, key_name, lay_out, stored_names
 from watersmeet.operators.predicate import Predicate
 from watersmeet.spark import counters
 from watersmeet.spark.arrow import arrow_schema
@@ -22,7 +22,7 @@ from watersmeet.spark.capsule import CAPSULE, RESULT, Pack, unpack
 from watersmeet.spark.inputs import WATERMARK, quoted
 from watersmeet.spark.metrics import observation_name
 from watersmeet.spark.processor import JoinProcessor
-from watersmeet.spec import EVENT_TIME, JoinSpec, StreamSpec
+from watersmeet.spec import EVENT_TIME, JoinSpec
 from watersmeet.state.cache import SegmentCache, default_folder
 from watersmeet.state.segment import CODE, TIME
 
@@ -47,7 +47,7 @@ def build(spec: JoinSpec, frames: Sequence[DataFrame], predicate: Predicate | No
     processor = JoinProcessor(
         EquiJoin(layout), segment_cache(spark), streaming=spec.streaming, timers=timers
     )
-    packed = [_packed(spec, position, df, ids) for position, df in enumerate(frames)]
+    packed = [_packed(spec, i, df, ids, predicate) for i, df in enumerate(frames)]
     capsules = packed[0]
     for other in packed[1:]:
         capsules = capsules.union(other)
@@ -87,10 +87,16 @@ def result_schema(spec: JoinSpec, frames: Sequence[DataFrame]) -> T.StructType:
     return T.StructType(fields)
 
 
-def _packed(spec: JoinSpec, position: int, df: DataFrame, ids: tuple[int, ...]) -> DataFrame:
+def _packed(
+    spec: JoinSpec,
+    position: int,
+    df: DataFrame,
+    ids: tuple[int, ...],
+    predicate: Predicate | None,
+) -> DataFrame:
     """A stream's rows as capsules, with the stream's watermark on them."""
     stream = spec.streams[position]
-    rows = df.select(*_stored_columns(spec, position, stream))
+    rows = df.select(*_stored_columns(spec, position, predicate))
     capsules = rows.mapInArrow(Pack(position, ids), CAPSULE)
     if stream.time and spec.streaming and not stream.watermarked:
         delay = f"{stream.delay} microseconds"
@@ -100,8 +106,8 @@ def _packed(spec: JoinSpec, position: int, df: DataFrame, ids: tuple[int, ...]) 
     return capsules.select("bucket", "stream", "payload")
 
 
-def _stored_columns(spec: JoinSpec, position: int, stream: StreamSpec) -> list[Column]:
-    keys = spec.keys[position]
+def _stored_columns(spec: JoinSpec, position: int, predicate: Predicate | None) -> list[Column]:
+    stream, keys = spec.streams[position], spec.keys[position]
     typed = [
         _canonical_key(F.col(quoted(name)).cast(kind), kind)
         for name, kind in zip(keys, spec.key_types, strict=True)
@@ -111,8 +117,10 @@ def _stored_columns(spec: JoinSpec, position: int, stream: StreamSpec) -> list[C
         columns.append(F.col(quoted(stream.time)).alias(TIME))
     if not is_exact(spec):
         columns += [key.alias(key_name(i)) for i, key in enumerate(typed)]
-    rest = [c.name for c in stream.columns if c.name not in keys and c.name != stream.time]
-    return columns + [F.col(quoted(name)) for name in rest]
+    for name, stored in stored_names(spec, position, predicate).items():
+        if name not in keys and stored != TIME:
+            columns.append(F.col(quoted(name)).alias(stored))
+    return columns
 
 
 def _canonical_key(key: Column, kind: str) -> Column:

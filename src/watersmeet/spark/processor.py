@@ -85,9 +85,8 @@ class JoinProcessor(StatefulProcessor):
     def handleExpiredTimer(
         self, key: Any, timerValues: TimerValues, expiredTimerInfo: ExpiredTimerInfo
     ) -> Iterator[DataFrameLike]:
-        no_rows: list[pa.RecordBatch | None] = [None] * len(self._join.layout.inputs)
         fired = expiredTimerInfo.getExpiryTimeInMs()
-        yield from self._step(iter([no_rows]), timerValues, fired=fired)
+        yield from self._step(iter(()), timerValues, fired=fired)
 
     def close(self) -> None:
         pass
@@ -105,6 +104,7 @@ class JoinProcessor(StatefulProcessor):
             self._cache,
             fingerprint=self._join.layout.fingerprint,
             lengths=self._join.lengths,
+            delay=self._join.layout.delay,
         )
         counters = Counters.zero(len(state.windows))
         watermark_ms = timer_values.getCurrentWatermarkInMs()
@@ -122,8 +122,7 @@ class JoinProcessor(StatefulProcessor):
         state: BucketState,
         counters: Counters,
     ) -> Iterator[pa.RecordBatch]:
-        for new in chunks:
-            yield from self._join.step(new, watermark, state, counters)
+        yield from self._join.step(chunks, watermark, state, counters)
         if not self._streaming:
             yield from self._join.advance(END_OF_TIME, state, counters)
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from watersmeet.errors import StateError
 from watersmeet.state.cache import SegmentCache
+from watersmeet.state.compaction import slot_width
 from watersmeet.state.manifest import Manifest
 from watersmeet.state.store import Store
 from watersmeet.state.window import CacheCounts, Window
@@ -22,7 +23,8 @@ class BucketState:
     """The windows of one bucket.
 
     ``fingerprint`` describes the query; state that another query wrote is
-    refused, because its rows would be read wrongly.
+    refused, because its rows would be read wrongly. ``lengths`` are the windows'
+    lengths and ``delay`` is how far the watermark stays behind, in microseconds.
     """
 
     def __init__(
@@ -32,6 +34,7 @@ class BucketState:
         *,
         fingerprint: str,
         lengths: Sequence[int | None],
+        delay: int,
     ) -> None:
         self._store = store
         value = store.get(_MANIFEST)
@@ -47,7 +50,7 @@ class BucketState:
             )
         self.cache_counts = CacheCounts()
         self.windows = [
-            Window(entries, length, store, cache, self.cache_counts)
+            Window(entries, length, slot_width(length, delay), store, cache, self.cache_counts)
             for entries, length in zip(self.manifest.windows, lengths, strict=True)
         ]
 

@@ -2,13 +2,13 @@
 
 A segment leaves the state as a whole, once its newest row is useless. So only
 segments whose newest rows are close in time may be merged: those of one
-*slot*, an eighth of the window. Within the newest two slots, four segments of
+*slot*, an eighth of the time for which rows are kept. Within the newest two slots, four segments of
 about one size become one (as in a log-structured merge tree); an older slot
 gets few new rows, if any, and is merged into one segment and some much smaller.
 
 A probe thus meets about ten segments and a few young ones, whatever the size
 of the window; a row is merged about log4(rows in a slot / rows in a batch)
-times; and a row stays at most an eighth of the window longer than it must. (Where
+times; and a row stays at most an eighth longer than it must. (Where
 one batch brings times further apart than that, a segment is written anew when
 most of its rows are over: see :meth:`watersmeet.state.window.Window.compact`.)
 """
@@ -23,16 +23,21 @@ from watersmeet.state.manifest import Entry, total_rows
 
 #: So many segments of one tier become one segment of the next.
 FAN = 4
-#: A window is cut into so many slots.
+#: The time for which rows are kept is cut into so many slots.
 SLOTS = 8
 #: No merge makes a segment larger than this, in memory: a column of strings ends at 2 GiB.
 LARGEST = 1 << 30
 
 
-def merges(entries: Sequence[Entry], window: int | None) -> list[list[Entry]]:
-    """Groups of entries that should become one segment each."""
+def slot_width(window: int | None, delay: int) -> int | None:
+    """How wide a slot is, in microseconds: rows are kept for the window, and as long
+    as the watermark stays behind. None for a window without end: one slot."""
+    return None if window is None else max((window + delay) // SLOTS, 1)
+
+
+def merges(entries: Sequence[Entry], width: int | None) -> list[list[Entry]]:
+    """Groups of entries that should become one segment each, with slots so wide."""
     slots: dict[int, list[Entry]] = defaultdict(list)
-    width = max(window // SLOTS, 1) if window else None
     for entry in entries:
         slots[entry.max_time // width if width else 0].append(entry)
     newest = max(slots, default=0)

@@ -37,13 +37,15 @@ class Manifest:
     """What a bucket remembers besides rows.
 
     ``fingerprint`` says which query the state belongs to; ``settled[i]`` is the
-    time up to which stream i's unmatched rows have been given out; ``timer`` is
-    the event-time timer that is set, in milliseconds.
+    time up to which stream i's rows are useless, and its unmatched ones given out;
+    ``watermark`` is that of the last step, in microseconds; ``timer`` is the
+    event-time timer that is set, in milliseconds.
     """
 
     fingerprint: str
     windows: list[list[Entry]]
     settled: list[int | None]
+    watermark: int | None = None
     timer: int | None = None
 
     @classmethod

@@ -100,7 +100,7 @@ def times_of(rows: pa.RecordBatch) -> Ints:
     """The times of rows in microseconds; zeros for a stream without time."""
     if TIME not in rows.schema.names:
         return np.zeros(len(rows), dtype=np.int64)
-    times: Ints = rows.column(TIME).view(pa.int64()).to_numpy(zero_copy_only=True)
+    times: Ints = rows.column(TIME).view(pa.int64()).fill_null(0).to_numpy(zero_copy_only=True)
     return times
 
 

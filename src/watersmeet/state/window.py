@@ -37,14 +37,20 @@ class CacheCounts:
 
 @dataclass
 class Window:
-    """One stream's stored rows in one bucket. ``length`` is in microseconds,
-    None for a window without end. ``entries`` is the manifest's own list."""
+    """One stream's stored rows in one bucket.
+
+    ``entries`` is the manifest's own list. ``length`` is in microseconds, None
+    for a window without end; ``slot`` is how close the newest rows of segments
+    must be in time to be merged (see :mod:`watersmeet.state.compaction`).
+    ``expired`` counts the rows that left because their time was over."""
 
     entries: list[Entry]
     length: int | None
+    slot: int | None
     store: Store
     cache: SegmentCache
     counts: CacheCounts
+    expired: int = 0
     _opened: dict[str, Segment] = field(default_factory=dict)
     _marks: dict[str, Bools] = field(default_factory=dict)
     _touched: set[str] = field(default_factory=set)
@@ -87,7 +93,7 @@ class Window:
 
     @property
     def rows(self) -> int:
-        """The rows that may still matter: stored, and not done with."""
+        """The rows that are stored."""
         return total_rows(self.entries)
 
     # -- changing --------------------------------------------------------------
@@ -109,6 +115,12 @@ class Window:
             self._marks[entry.id] = marks
             self._touched.add(entry.id)
         return entry
+
+    def expire(self, until: int) -> None:
+        """Forget the segments whose rows all have a time up to ``until``."""
+        for entry in [e for e in self.entries if e.max_time <= until]:
+            self.expired += entry.rows
+            self.drop(entry)
 
     def drop(self, entry: Entry) -> None:
         """Forget a segment and all that belongs to it."""
@@ -135,7 +147,7 @@ class Window:
             marked = entry.marked if drop_marked else 0
             if 2 * max(marked, self._overdue(entry, until)) > entry.rows:
                 self._merge([entry], rewrite=True, drop_marked=drop_marked, until=until)
-        for group in compaction.merges(self.entries, self.length):
+        for group in compaction.merges(self.entries, self.slot):
             small = sum(entry.bytes for entry in group) < REWRITE_BELOW
             self._merge(group, rewrite=small, drop_marked=drop_marked, until=until)
 
@@ -145,8 +157,7 @@ class Window:
         """How many rows are useless by their time. A segment leaves as a whole, so
         they are counted only in one whose times lie too far apart: a few rows of
         the future must not keep all the others."""
-        slot = (self.length or 0) // compaction.SLOTS
-        if until is None or entry.min_time > until - slot:
+        if until is None or self.slot is None or entry.min_time > until - self.slot:
             return 0
         return int((self.open(entry).times <= until).sum())
 
@@ -159,7 +170,9 @@ class Window:
         if rewrite:
             useless = marks.copy() if drop_marked else np.zeros(len(marks), dtype=np.bool_)
             if until is not None:
-                useless |= times_of(merged.rows) <= until
+                over = times_of(merged.rows) <= until
+                self.expired += int(over.sum())
+                useless |= over
             if useless.any():
                 merged = Segment.of(merged.rows.filter(pa.array(~useless)))
                 marks = marks[~useless]
