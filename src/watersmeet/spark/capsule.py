@@ -18,6 +18,7 @@ from pyspark.sql import types as T
 
 from watersmeet.spark.arrow import canonical_rows
 from watersmeet.spark.buckets import bucket_numbers
+from watersmeet.spark.worker import settle
 from watersmeet.state.segment import CODE, TIME, concat, from_ipc, to_ipc
 
 #: What travels to the operator.
@@ -63,6 +64,7 @@ class Pack:
     bucket_ids: tuple[int, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        settle()
         context = TaskContext.get()
         if context is not None and context.partitionId() == 0:
             yield self._capsules([(bucket, None) for bucket in self.bucket_ids])
@@ -121,6 +123,7 @@ def greatest_time(rows: pa.RecordBatch | None) -> int | None:
 
 def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Opens the capsules of results; a function for ``mapInArrow``."""
+    settle()
     for batch in batches:
         for payload in batch.column("payload"):
             if payload.is_valid:

@@ -26,6 +26,7 @@ from pyspark.sql.streaming.stateful_processor import (
 from watersmeet.operators.base import Counters
 from watersmeet.operators.equi_join import END_OF_TIME, EquiJoin
 from watersmeet.spark.counters import to_row
+from watersmeet.spark.worker import settle
 from watersmeet.state.bucket import BucketState
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.segment import concat, from_ipc, to_ipc
@@ -74,6 +75,7 @@ class JoinProcessor(StatefulProcessor):
         self._timers = timers
 
     def init(self, handle: StatefulProcessorHandle) -> None:
+        settle()
         self._handle = handle
         self._store = SparkStore(handle.getMapState("state", _NAME, _VALUE))
 

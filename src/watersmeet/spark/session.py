@@ -47,6 +47,8 @@ def local_session(
         SparkSession.builder.appName(name)
         .master(f"local[{threads}]")
         .config("spark.driver.memory", memory)
+        # Capsules are large objects, which the default collector handles poorly.
+        .config("spark.driver.extraJavaOptions", "-XX:+UseParallelGC")
         .config("spark.sql.shuffle.partitions", str(threads))
         .config("spark.ui.showConsoleProgress", "false")
     )

@@ -155,9 +155,11 @@ class Window:
 
     def _overdue(self, entry: Entry, until: int | None) -> int:
         """How many rows are useless by their time. A segment leaves as a whole, so
-        they are counted only in one whose times lie too far apart: a few rows of
-        the future must not keep all the others."""
-        if until is None or self.slot is None or entry.min_time > until - self.slot:
+        they are counted only in one that would stay for more than another slot: a
+        few rows of the future must not keep all the others."""
+        if until is None or self.slot is None or entry.max_time <= until + self.slot:
+            return 0
+        if entry.min_time > until:
             return 0
         return int((self.open(entry).times <= until).sum())
 
