@@ -6,7 +6,9 @@
 Every way reads the same files, one file of each stream a micro-batch, and writes
 to the same sink (``noop``). A micro-batch's time is Spark's own
 ``triggerExecution``; what is compared is the median over the micro-batches
-after the windows have filled. All ways must give equally many results.
+after the windows have filled. Before that, every way runs over the same files for
+twenty seconds, for the JVM to compile what it uses. All ways must give equally many
+results.
 
 - ours: ``wm.join``
 - native, RocksDB and native, default: Spark's stream-stream join with either
@@ -28,6 +30,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 from rich.table import Table
 
@@ -35,6 +38,7 @@ import watersmeet as wm
 from benchmarks.workload import Workload
 
 DELAY = "10 seconds"
+WARM_UP_SECONDS = 20
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 DEFAULT = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
@@ -101,20 +105,32 @@ WAYS = {
 }
 
 
-def run(spark: SparkSession, way: str, workload: Workload, folder: Path, *, steady: int) -> Run:
-    """Run one way over all files; judge it by the last ``steady`` micro-batches with data."""
+def start(
+    spark: SparkSession, way: str, workload: Workload, folder: Path, checkpoint: Path
+) -> StreamingQuery:
     build, provider = WAYS[way]
     spark.conf.set(PROVIDER, provider)
-    checkpoint = Path(tempfile.mkdtemp(prefix="watersmeet-bench-"))
     left, right = stream(spark, folder, "left"), stream(spark, folder, "right")
     joined = build(left, right, workload.window).observe("bench", F.count(F.lit(1)).alias("n"))
+    return (
+        joined.writeStream.format("noop")
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+
+
+def run(spark: SparkSession, way: str, workload: Workload, folder: Path, *, steady: int) -> Run:
+    """Run one way over all files; judge it by the last ``steady`` micro-batches with data."""
+    with console.status(f"{workload.name}: {way}, warming up"):
+        checkpoint = Path(tempfile.mkdtemp(prefix="watersmeet-bench-"))
+        query = start(spark, way, workload, folder, checkpoint)
+        query.awaitTermination(WARM_UP_SECONDS)
+        query.stop()
+        shutil.rmtree(checkpoint, ignore_errors=True)
     with console.status(f"{workload.name}: {way}"):
-        query = (
-            joined.writeStream.format("noop")
-            .option("checkpointLocation", str(checkpoint))
-            .trigger(availableNow=True)
-            .start()
-        )
+        checkpoint = Path(tempfile.mkdtemp(prefix="watersmeet-bench-"))
+        query = start(spark, way, workload, folder, checkpoint)
         query.awaitTermination()
     # The last progress of all is a batch without data, which only purges state.
     data = [progress for progress in query.recentProgress if progress.numInputRows]

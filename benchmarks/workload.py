@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,13 +37,15 @@ class Workload:
         return f"{self.minutes} minutes"
 
     def write(self, folder: Path) -> None:
-        """Make the files, unless they are there."""
+        """Make the files."""
         generator = np.random.default_rng(20240601)
         for stream in ("left", "right"):
             (folder / stream).mkdir(parents=True, exist_ok=True)
             for batch in range(self.batches):
-                table = self._table(stream, batch, generator)
-                pq.write_table(table, folder / stream / f"{batch:05d}.parquet")
+                path = folder / stream / f"{batch:05d}.parquet"
+                pq.write_table(self._table(stream, batch, generator), path)
+                # Spark takes files in the order of their times of modification.
+                os.utime(path, (START // SECOND + batch, START // SECOND + batch))
 
     def _table(self, stream: str, batch: int, generator: np.random.Generator) -> pa.Table:
         span = self.seconds * SECOND

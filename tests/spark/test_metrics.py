@@ -48,7 +48,7 @@ def query(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Stre
 def test_there_is_one_record_for_each_batch(query: StreamingQuery) -> None:
     records = wm.metrics(query)
     assert [record.batch for record in records] == [0, 1, 2, 3, 4]
-    assert {record.join for record in records} == {"a + b"}
+    assert {record.join for record in records} == {"left join of a and b"}
     watermarks = [record.watermark for record in records]
     assert watermarks == [None, at(0), at(100), at(100), at(1000)]
 
@@ -96,7 +96,7 @@ def test_work_is_counted(query: StreamingQuery) -> None:
 
 def test_listeners_see_the_same_numbers(query: StreamingQuery) -> None:
     for progress, record in zip(query.recentProgress, wm.metrics(query), strict=True):
-        seen = progress.observedMetrics["watersmeet: a + b"].asDict()
+        seen = progress.observedMetrics["watersmeet: left join of a and b"].asDict()
         assert seen["results"] == record.results
         assert seen["a.rows"] == record.streams["a"].rows
         assert seen["b.late"] == record.streams["b"].late

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from watersmeet.state.cache import IDLE_SECONDS, SegmentCache, default_folder
+from watersmeet.state.cache import _UNSEEN, IDLE_SECONDS, SegmentCache, default_folder
 from watersmeet.state.segment import CODE, Segment
 
 
@@ -132,6 +132,7 @@ def test_files_of_queries_that_are_gone_are_deleted(cache: SegmentCache) -> None
     long_ago = time.time() - IDLE_SECONDS - 60
     os.utime(file(cache, "old"), (long_ago, long_ago))
     os.utime(leftover, (long_ago, long_ago))
+    _UNSEEN.clear()  # as in a new process
     cache.save("new", segment())
     assert [path.name for path in Path(cache.folder).iterdir()] == ["new.arrow"]
 
@@ -153,3 +154,17 @@ def test_others_may_not_read_the_folder(cache: SegmentCache) -> None:
 def test_the_default_folder_is_this_users_on_this_boot() -> None:
     assert f"watersmeet-{os.getuid()}-" in default_folder()
     assert default_folder() == default_folder()
+
+
+def test_the_folder_is_looked_at_only_now_and_then(cache: SegmentCache) -> None:
+    # Given a folder that has just been looked at,
+    cache.save("one", segment())
+    long_ago = time.time() - IDLE_SECONDS - 60
+    os.utime(file(cache, "one"), (long_ago, long_ago))
+    # when little is written, an idle file stays;
+    cache.save("two", segment())
+    assert file(cache, "one").exists()
+    # when a hundredth of the capacity has been written since, it goes.
+    _UNSEEN[cache] = cache.capacity // 100
+    cache.save("three", segment())
+    assert not file(cache, "one").exists()

@@ -181,6 +181,7 @@ def test_rows_whose_time_is_over_leave_when_they_are_the_greater_part(window: Wi
     commit(window, until=1100)
     assert numbers(window) == [0, 1, 2, 3, 10, 11, 12]
     # when it is more than half, they go, and marks stay with the others.
+    window.expire(3000)
     commit(window, until=3000)
     assert numbers(window) == [3]
     assert numbers(window, marked=True) == [3]

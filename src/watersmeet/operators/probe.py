@@ -58,10 +58,11 @@ def probe(new: Segment, stored: Segment, before: int | None, after: int | None) 
     A stored row matches by time if it is at most ``before`` earlier and at most
     ``after`` later than the new row; None means any time.
     """
+    if not len(stored):
+        return Ranges(*(np.empty(0, dtype=np.int64) for _ in range(3)))
     low = np.searchsorted(stored.codes, new.codes, side="left")
-    found = low < len(stored)
-    found[found] = stored.codes[low[found]] == new.codes[found]
-    probes = np.flatnonzero(found)
+    candidates = stored.codes[np.minimum(low, len(stored) - 1)]
+    probes = np.flatnonzero(candidates == new.codes)
     low = low[probes]
     high = np.searchsorted(stored.codes, new.codes[probes], side="right")
     if len(probes) and before is not None and stored.min_time < new.max_time - before:

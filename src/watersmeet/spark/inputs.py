@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from typing import Any
 
 from pyspark.sql import DataFrame
 
@@ -43,6 +44,12 @@ def describe(
             f"stream {name!r}: column {time!r} already carries a watermark of "
             f"{durations.format(own)}; leave out delay={delay!r}"
         )
+    if lag is not None and df.isStreaming and _has_watermark(df):
+        raise TimeColumnError(
+            f"stream {name!r}: the DataFrame has a watermark already, on another column than "
+            f"{time!r}, and Spark allows one only: set it on {time!r} with "
+            f"df.withWatermark({time!r}, ...), or take that other column as time"
+        )
     return StreamSpec(
         name=name,
         columns=tuple(Column(f.name, f.dataType.simpleString()) for f in df.schema),
@@ -61,6 +68,12 @@ def watermark_delay(df: DataFrame, column: str) -> int | None:
         if WATERMARK in field.metadata:
             return int(field.metadata[WATERMARK]) * 1000
     return None
+
+
+def _has_watermark(df: DataFrame) -> bool:
+    """Is there a watermark anywhere in the query? Its column may be gone by now."""
+    plan: Any = df._jdf.queryExecution().analyzed()
+    return "EventTimeWatermark" in plan.toString()
 
 
 def quoted(name: str) -> str:

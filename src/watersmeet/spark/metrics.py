@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 _PREFIX = "watersmeet: "
 
 
-def observation_name(streams: Sequence[str]) -> str:
+def observation_name(how: str, streams: Sequence[str]) -> str:
     """The name of a join's metrics in Spark's progress."""
-    return _PREFIX + " + ".join(streams)
+    return f"{_PREFIX}{how} join of {' and '.join(streams)}"
 
 
 @dataclass(frozen=True)

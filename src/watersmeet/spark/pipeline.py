@@ -58,7 +58,7 @@ def build(spec: JoinSpec, frames: Sequence[DataFrame], predicate: Predicate | No
         timeMode="eventTime" if timers else "none",
     )
     names = [stream.name for stream in spec.streams]
-    observed = steps.observe(observation_name(names), *counters.sums(names))
+    observed = steps.observe(observation_name(spec.how, names), *counters.sums(names))
     results = observed.mapInArrow(unpack, schema)
     return _with_event_time(spec, results) if spec.carries_event_time else results
 
@@ -80,11 +80,16 @@ def result_schema(spec: JoinSpec, frames: Sequence[DataFrame]) -> T.StructType:
     fields = []
     for column in spec.output:
         if column.stream is None or column.column is None or column.key is not None:
-            kind: T.DataType = T.DataType.fromDDL(column.type)
+            kind: T.DataType = T.DataType.fromDDL(_spark_type(column.type))
         else:
             kind = frames[column.stream].schema[column.column].dataType
         fields.append(T.StructField(column.name, kind))
     return T.StructType(fields)
+
+
+def _spark_type(name: str) -> str:
+    """A type's name that no setting changes: what ``timestamp`` means, one does."""
+    return "timestamp_ltz" if name == "timestamp" else name
 
 
 def _packed(
@@ -109,7 +114,7 @@ def _packed(
 def _stored_columns(spec: JoinSpec, position: int, predicate: Predicate | None) -> list[Column]:
     stream, keys = spec.streams[position], spec.keys[position]
     typed = [
-        _canonical_key(F.col(quoted(name)).cast(kind), kind)
+        _canonical_key(F.col(quoted(name)).cast(_spark_type(kind)), kind)
         for name, kind in zip(keys, spec.key_types, strict=True)
     ]
     columns = [_code(spec, typed).alias(CODE)]

@@ -35,6 +35,10 @@ def default_folder() -> str:
     return os.path.join(tempfile.gettempdir(), f"watersmeet-{os.getuid()}-{session}")
 
 
+#: Bytes that this process has written to a cache since it last looked at the folder.
+_UNSEEN: dict[SegmentCache, int] = {}
+
+
 @dataclass(frozen=True)
 class SegmentCache:
     """Segments as files in a folder, the least recently used leaving first.
@@ -67,7 +71,7 @@ class SegmentCache:
             with pa.OSFile(temporary, "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
                 writer.write_batch(batch)
             os.replace(temporary, path)
-            self._evict()
+            self._written(batch.nbytes)
 
     def discard(self, segment_id: str) -> None:
         """Forget the segment, if it is there."""
@@ -76,6 +80,14 @@ class SegmentCache:
 
     def _path(self, segment_id: str) -> str:
         return os.path.join(self.folder, f"{segment_id}.arrow")
+
+    def _written(self, size: int) -> None:
+        """Look at the folder again after a hundredth of its capacity has been written."""
+        unseen = _UNSEEN.get(self, self.capacity) + size
+        if unseen > self.capacity / 100:
+            self._evict()
+            unseen = 0
+        _UNSEEN[self] = unseen
 
     def _evict(self) -> None:
         """Delete idle files, and the least recently used ones beyond the capacity."""
