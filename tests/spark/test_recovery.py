@@ -213,11 +213,17 @@ def test_the_cache_folder_may_be_deleted(halfway: Halfway) -> None:
     assert_same_rows(table(session.read.parquet(str(folder / "out"))), halfway.wanted)
 
 
-def test_a_checkpoint_may_be_copied_to_another_place(halfway: Halfway) -> None:
+def test_a_checkpoint_is_complete_by_itself(halfway: Halfway) -> None:
+    # Given a copy of the checkpoint, as on another machine: under the same path, with
+    # nothing left of the original and an empty cache,
     copied, session = halfway.folder / "copied", halfway.session.newSession()
     session.conf.set("spark.sql.session.timeZone", "UTC")
     session.conf.set("spark.watersmeet.cache.folder", str(copied / "cache"))
-    append(left_join(session, halfway.folder), copied / "out", copied / "checkpoint")
+    checkpoint = halfway.folder / "checkpoint"
+    shutil.rmtree(checkpoint)
+    shutil.copytree(copied / "checkpoint", checkpoint)
+    # when the query is started from it, then it goes on as if nothing had happened.
+    append(left_join(session, halfway.folder), copied / "out", checkpoint)
     assert_same_rows(table(session.read.parquet(str(copied / "out"))), halfway.wanted)
 
 
