@@ -64,11 +64,11 @@ inner join of views and clicks (streaming)
 │  └─ views.ad_id (int), clicks.ad_id (bigint): compared as bigint
 ├─ stream views: 3 columns, time viewed_at, delay 10 s
 │  ├─ window: a row of views waits 5 min for a later row of clicks
-│  ├─ purge: a row leaves when the watermark passes views.viewed_at + 5 min
+│  ├─ purge: a row leaves when the watermark reaches views.viewed_at + 5 min
 │  └─ expected state: 320,000 rows for every 1,000 rows/s (rows/s x (5 min + 20 s))
 ├─ stream clicks: 3 columns, time clicked_at, its own watermark (delay 20 s)
 │  ├─ window: a row of clicks waits 0 s for a later row of views
-│  ├─ purge: a row leaves when the watermark passes clicks.clicked_at + 0 s
+│  ├─ purge: a row leaves when the watermark reaches clicks.clicked_at + 0 s
 │  └─ expected state: 1,000 rows (50 rows/s x (0 s + 20 s))
 ├─ watermark: the least of (greatest views.viewed_at - 10 s, greatest clicks.clicked_at - 20 s)
 │  └─ a row behind it on arrival is dropped and counted
@@ -86,8 +86,8 @@ def test_every_join_names_its_type_its_condition_and_what_purges_each_stream(how
 
     assert text.startswith(f"{how} join of views and clicks (streaming)")
     assert "views.ad_id = clicks.ad_id" in text
-    assert "a row leaves when the watermark passes views.viewed_at + 5 min" in text
-    assert "a row leaves when the watermark passes clicks.clicked_at + 5 min" in text
+    assert "a row leaves when the watermark reaches views.viewed_at + 5 min" in text
+    assert "a row leaves when the watermark reaches clicks.clicked_at + 5 min" in text
     assert "watermark: the least of" in text
     assert "WARNING" not in text
 
@@ -108,9 +108,11 @@ def test_unmatched_rows_come_out_of_the_streams_that_the_join_preserves(
 ) -> None:
     text = explained(how=how)
 
-    assert (f"{VIEWS_UNMATCHED} when the watermark passes views.viewed_at + 5 min" in text) is views
     assert (
-        f"{CLICKS_UNMATCHED} when the watermark passes clicks.clicked_at + 5 min" in text
+        f"{VIEWS_UNMATCHED} when the watermark reaches views.viewed_at + 5 min" in text
+    ) is views
+    assert (
+        f"{CLICKS_UNMATCHED} when the watermark reaches clicks.clicked_at + 5 min" in text
     ) is clicks
 
 
@@ -198,7 +200,7 @@ def test_batch_inputs_are_one_run_without_watermark_or_purge(how: str) -> None:
     text = explained(batch(VIEWS), batch(CLICKS), how=how)
 
     assert "(batch: one run, no watermark)" in text
-    assert "watermark passes" not in text
+    assert "watermark reaches" not in text
     assert "purge" not in text
     assert "expected state" not in text
     assert "WARNING" not in text

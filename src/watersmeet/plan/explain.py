@@ -1,7 +1,7 @@
 """What a planned join does, as a tree to read.
 
 The one formula behind it: a row of stream i with time t leaves the state when
-``watermark > t + windows[i]``, where ``watermark = min over the streams of (greatest time -
+``watermark >= t + windows[i]``, where ``watermark = min over the streams of (greatest time -
 delay)``. Streams that advance together therefore hold ``rate * (window + greatest delay)`` rows.
 """
 
@@ -148,7 +148,7 @@ def _purge(spec: JoinSpec, position: int) -> str:
     name, window = spec.streams[position].name, spec.windows[position]
     if window is None:
         return f"a row of {name} leaves at its first match only" if matched else "nothing, ever"
-    when = f"a row leaves when the watermark passes {_deadline(spec, position)}"
+    when = f"a row leaves when the watermark reaches {_deadline(spec, position)}"
     return f"{when}, or at its first match" if matched else when
 
 
@@ -190,7 +190,7 @@ def _unmatched(spec: JoinSpec) -> list[_Node]:
         stream = spec.streams[position]
         others = " and ".join(other.name for other in spec.streams if other is not stream)
         when = (
-            f"when the watermark passes {_deadline(spec, position)}"
+            f"when the watermark reaches {_deadline(spec, position)}"
             if spec.streaming
             else "at the end of the run"
         )

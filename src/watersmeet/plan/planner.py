@@ -7,7 +7,7 @@ What bounds the state. A row of stream i can meet only rows whose time is at mos
 ``windows[i]``, and rows behind the watermark are dropped as they arrive. So it is useless, and
 if it has matched nothing so far it is proven unmatched, as soon as::
 
-    watermark > time + windows[i]
+    watermark >= time + windows[i]
 
 Without ``within`` that never comes: no row leaves, and no row is ever proven unmatched.
 """
