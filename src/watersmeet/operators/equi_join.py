@@ -54,7 +54,7 @@ class EquiJoin:
         #: Do pairs appear in the result, or only rows of the first stream?
         self._pairs = how not in ("semi", "anti")
         #: Does an unmatched row of stream i appear in the result?
-        self._preserved = (how in ("left", "full", "anti"), how in ("right", "full"))
+        self._preserved = layout.preserved
         #: Must stream i's rows know whether they have matched?
         self._tracked = (self._preserved[0] or how == "semi", self._preserved[1])
         #: Is a row of stream i done with when it has matched?

@@ -70,10 +70,12 @@ class Source:
 @dataclass(frozen=True)
 class JoinLayout:
     """All that the operator needs to know about the join. ``output`` is the
-    schema of the result; ``sources[i]`` tells where its column i comes from."""
+    schema of the result; ``sources[i]`` tells where its column i comes from;
+    ``preserved[i]``: does an unmatched row of stream i appear in it?"""
 
     inputs: tuple[InputLayout, ...]
     how: str
+    preserved: tuple[bool, ...]
     exact: bool
     keys: int
     output: pa.Schema
@@ -84,8 +86,8 @@ class JoinLayout:
 
     @property
     def key_columns(self) -> tuple[str, ...]:
-        """The stored columns that hold the key."""
-        return (CODE,) if self.exact else tuple(key_name(i) for i in range(self.keys))
+        """The stored columns that hold a hashed key."""
+        return tuple(key_name(i) for i in range(self.keys))
 
 
 def from_code(codes: pa.Array, target: pa.DataType) -> pa.Array:
@@ -127,6 +129,7 @@ def lay_out(
     return JoinLayout(
         inputs=tuple(inputs),
         how=spec.how,
+        preserved=spec.preserved,
         exact=exact,
         keys=len(spec.key_types),
         output=output,

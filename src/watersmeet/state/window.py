@@ -110,11 +110,7 @@ class Window:
             return None
         parts = [self._write(piece) for piece in _pieces(segment.rows)]
         names, sizes = [name for name, _ in parts], [size for _, size in parts]
-        entry = self._admit(segment, names, sum(sizes))
-        if marks is not None and marks.any():
-            self._marks[entry.id] = marks
-            self._touched.add(entry.id)
-        return entry
+        return self._admit(segment, names, sum(sizes), marks)
 
     def expire(self, until: int) -> None:
         """Forget the segments whose rows all have a time up to ``until``."""
@@ -186,13 +182,10 @@ class Window:
             size = sum(entry.bytes for entry in group)
             for entry in group:
                 self._forget(entry)
-            entry = self._admit(merged, parts, size)
-            if marks.any():
-                self._marks[entry.id] = marks
-                self._touched.add(entry.id)
+            self._admit(merged, parts, size, marks)
         self.settle_marks()
 
-    def _admit(self, segment: Segment, parts: list[str], size: int) -> Entry:
+    def _admit(self, segment: Segment, parts: list[str], size: int, marks: Bools | None) -> Entry:
         entry = Entry(
             id=uuid.uuid4().hex,
             parts=parts,
@@ -205,6 +198,9 @@ class Window:
         self.entries.append(entry)
         self._opened[entry.id] = segment
         self.cache.save(entry.id, segment)
+        if marks is not None and marks.any():
+            self._marks[entry.id] = marks
+            self._touched.add(entry.id)
         return entry
 
     def _forget(self, entry: Entry) -> None:
