@@ -1,13 +1,13 @@
 """The two-stream window join against Spark's own, and against the floor, in one run.
 
-    python -m benchmarks.window_join            # everything, about 17 minutes
+    python -m benchmarks.window_join            # everything, about 25 minutes
     python -m benchmarks.window_join numeric    # one part: numeric, strings, growth, small
 
 Every way reads the same files, one file of each stream a micro-batch, and writes
 to the same sink (``noop``). A micro-batch's time is Spark's own
 ``triggerExecution``; what is compared is the median over the micro-batches
 after the windows have filled. Before that, every way runs over the same files for
-half a minute, for the JVM to compile what it uses. All ways must give equally many
+a minute, for the JVM to compile what it uses. All ways must give equally many
 results.
 
 - ours: ``wm.join``
@@ -38,7 +38,7 @@ import watersmeet as wm
 from benchmarks.workload import Workload
 
 DELAY = "10 seconds"
-WARM_UP_SECONDS = 30
+WARM_UP_SECONDS = 60
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 DEFAULT = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"

@@ -103,7 +103,7 @@ def test_the_least_recently_used_leaves_first(cache: SegmentCache) -> None:
     room = 3 * file(cache, "size").stat().st_size
     cache.discard("size")
     small = SegmentCache(cache.folder, room)
-    for age, name in ((30, "one"), (20, "two"), (10, "three")):
+    for age, name in ((300, "one"), (200, "two"), (100, "three")):
         small.save(name, segment())
         os.utime(file(cache, name), (time.time() - age,) * 2)
     assert small.load("one") is not None

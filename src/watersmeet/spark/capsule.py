@@ -1,8 +1,8 @@
 """Capsules: one row of Spark's that holds many of the user's, as Arrow bytes.
 
 ``Pack`` runs where the source's rows are: it deals them out to buckets and
-sends one capsule for each. ``unpack`` runs behind the operator and opens the
-capsules of results. In between, Spark shuffles and counts capsules only.
+sends one capsule for each. Between there and the operator Spark handles capsules
+only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pyspark.sql import types as T
 from watersmeet.spark.arrow import canonical_rows
 from watersmeet.spark.buckets import bucket_numbers
 from watersmeet.spark.worker import settle
-from watersmeet.state.segment import CODE, TIME, concat, from_ipc, to_ipc
+from watersmeet.state.segment import CODE, TIME, concat, to_ipc
 
 #: What travels to the operator.
 CAPSULE = T.StructType(
@@ -36,14 +36,6 @@ _CAPSULE_ARROW = pa.schema(
         ("stream", pa.int32()),
         ("event_time", pa.timestamp("us", "UTC")),
         ("payload", pa.binary()),
-    ]
-)
-
-#: What leaves the operator: results, or, once a step, its counters.
-RESULT = T.StructType(
-    [
-        T.StructField("payload", T.BinaryType()),
-        T.StructField("counters", T.ArrayType(T.LongType())),
     ]
 )
 
@@ -119,12 +111,3 @@ def greatest_time(rows: pa.RecordBatch | None) -> int | None:
         return None
     greatest: int | None = pc.max(rows.column(TIME).view(pa.int64())).as_py()
     return greatest
-
-
-def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Opens the capsules of results; a function for ``mapInArrow``."""
-    settle()
-    for batch in batches:
-        for payload in batch.column("payload"):
-            if payload.is_valid:
-                yield from_ipc(payload.as_buffer())

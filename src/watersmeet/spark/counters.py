@@ -1,7 +1,7 @@
 """Counters on their way from a step to Spark's progress reports.
 
-A step's counters leave as one array of numbers; ``observe`` sums each position
-over the buckets of a micro-batch, under the names given here.
+A step's counters leave among its results, as one array of numbers in a row that
+holds nothing else; ``observe`` adds them up over the buckets of a micro-batch.
 """
 
 from __future__ import annotations
@@ -11,11 +11,17 @@ from dataclasses import fields
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from watersmeet.operators.base import Counters, StreamCounters
 from watersmeet.state.bucket import BucketState
 from watersmeet.state.manifest import total_bytes
 
+#: The column that carries them. It is null in a row of the result.
+COUNTERS = "_watersmeet_counters"
+#: Their name among the observed metrics.
+OBSERVED = "counters"
+FIELD = T.StructField(COUNTERS, T.ArrayType(T.LongType()))
 TOTALS = tuple(field.name for field in fields(Counters) if field.name != "streams")
 PER_STREAM = tuple(field.name for field in fields(StreamCounters))
 
@@ -38,9 +44,18 @@ def to_row(counters: Counters, state: BucketState) -> list[int]:
     return values + [getattr(s, name) for s in counters.streams for name in PER_STREAM]
 
 
-def sums(streams: Sequence[str]) -> list[Column]:
-    """What to observe: the sum of each counter over a micro-batch."""
-    return [
-        F.sum(F.col("counters")[position]).alias(name)
-        for position, name in enumerate(names(streams))
-    ]
+def totals(streams: Sequence[str]) -> Column:
+    """What to observe: each counter's name and its sum over a micro-batch.
+
+    Spark evaluates an observed aggregate for every row that passes, and nearly all
+    of them are results. So there is one, which merely skips them."""
+    labels = names(streams)
+    zeros = F.array_repeat(F.lit(0).cast("bigint"), len(labels))
+    summed = F.aggregate(
+        F.collect_list(COUNTERS), zeros, lambda sums, step: F.zip_with(sums, step, _add)
+    )
+    return F.map_from_arrays(F.array(*map(F.lit, labels)), summed).alias(OBSERVED)
+
+
+def _add(one: Column, other: Column) -> Column:
+    return one + other

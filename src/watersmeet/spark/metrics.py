@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from watersmeet.operators.base import StreamCounters
+from watersmeet.spark.counters import OBSERVED
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -78,8 +79,7 @@ def metrics(query: StreamingQuery) -> list[StepMetrics]:
     for progress in query.recentProgress:
         for name, row in progress.observedMetrics.items():
             if name.startswith(_PREFIX):
-                counts = {key: value or 0 for key, value in row.asDict().items()}
-                records.append(_record(progress, name.removeprefix(_PREFIX), counts))
+                records.append(_record(progress, name.removeprefix(_PREFIX), row[OBSERVED]))
     return records
 
 

@@ -1,7 +1,7 @@
 """The query: from the streams' DataFrames to the DataFrame of results.
 
-rows ─ code ─► pack ─► union ─► step, bucket by bucket ─► observe ─► unpack ─► results
-       JVM    Python            stateful, Python          JVM        Python
+rows ─ code ─► pack ─► union ─► step, bucket by bucket ─► observe ─► results
+       JVM    Python            stateful, Python          JVM
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from watersmeet.operators.predicate import Predicate
 from watersmeet.spark import counters
 from watersmeet.spark.arrow import arrow_schema
 from watersmeet.spark.buckets import bucket_ids
-from watersmeet.spark.capsule import CAPSULE, RESULT, Pack, unpack
+from watersmeet.spark.capsule import CAPSULE, Pack
 from watersmeet.spark.inputs import WATERMARK, quoted
 from watersmeet.spark.metrics import observation_name
 from watersmeet.spark.processor import JoinProcessor
@@ -53,13 +53,13 @@ def build(spec: JoinSpec, frames: Sequence[DataFrame], predicate: Predicate | No
         capsules = capsules.union(other)
     steps = capsules.groupBy("bucket").transformWithStateInPandas(
         statefulProcessor=processor,
-        outputStructType=RESULT,
+        outputStructType=T.StructType([*schema, counters.FIELD]),
         outputMode="append",
         timeMode="eventTime" if timers else "none",
     )
     names = [stream.name for stream in spec.streams]
-    observed = steps.observe(observation_name(spec.how, names), *counters.sums(names))
-    results = observed.mapInArrow(unpack, schema)
+    observed = steps.observe(observation_name(spec.how, names), counters.totals(names))
+    results = observed.where(F.col(counters.COUNTERS).isNull()).drop(counters.COUNTERS)
     return _with_event_time(spec, results) if spec.carries_event_time else results
 
 

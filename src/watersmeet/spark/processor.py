@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import pyarrow as pa
 from pyspark.sql import types as T
 from pyspark.sql.streaming.stateful_processor import (
@@ -25,11 +24,12 @@ from pyspark.sql.streaming.stateful_processor import (
 
 from watersmeet.operators.base import Counters
 from watersmeet.operators.equi_join import END_OF_TIME, EquiJoin
-from watersmeet.spark.counters import to_row
+from watersmeet.spark.counters import COUNTERS, to_row
+from watersmeet.spark.frames import to_frame
 from watersmeet.spark.worker import settle
 from watersmeet.state.bucket import BucketState
 from watersmeet.state.cache import SegmentCache
-from watersmeet.state.segment import concat, from_ipc, to_ipc
+from watersmeet.state.segment import concat, from_ipc
 
 if TYPE_CHECKING:
     from pyspark.sql.pandas._typing import DataFrameLike
@@ -39,9 +39,10 @@ _VALUE = T.StructType([T.StructField("value", T.BinaryType())])
 
 #: New rows are joined in chunks of at most about so many bytes.
 CHUNK_BYTES = 256 << 20
-#: Result pieces are gathered into capsules of about so many rows or bytes.
-CAPSULE_ROWS = 1 << 16
-CAPSULE_BYTES = 8 << 20
+#: Result pieces are gathered into frames of about so many rows or bytes.
+FRAME_ROWS = 1 << 16
+FRAME_BYTES = 8 << 20
+_COUNTERS = pa.field(COUNTERS, pa.list_(pa.int64()))
 
 
 @dataclass(frozen=True)
@@ -111,11 +112,19 @@ class JoinProcessor(StatefulProcessor):
         counters = Counters.zero(len(state.windows))
         watermark_ms = timer_values.getCurrentWatermarkInMs()
         watermark = watermark_ms * 1000 if watermark_ms > 0 else None
-        yield from capsules(self._results(chunks, watermark, state, counters))
+        for rows in gathered(self._results(chunks, watermark, state, counters)):
+            yield to_frame(rows.append_column(_COUNTERS, pa.nulls(len(rows), _COUNTERS.type)))
         self._set_timer(state, watermark_ms, fired)
         state.commit(drop_marked=self._join.done_when_matched)
         counters.step_ms = round((time.perf_counter() - began) * 1000)
-        yield pd.DataFrame({"payload": [None], "counters": [to_row(counters, state)]})
+        yield self._report(to_row(counters, state))
+
+    def _report(self, values: list[int]) -> DataFrameLike:
+        """A row that is no result: it carries the step's counters."""
+        schema = self._join.layout.output.append(_COUNTERS)
+        nulls = [pa.nulls(1, field.type) for field in schema][:-1]
+        counters = pa.array([values], _COUNTERS.type)
+        return to_frame(pa.RecordBatch.from_arrays([*nulls, counters], schema=schema))
 
     def _results(
         self,
@@ -159,19 +168,16 @@ class JoinProcessor(StatefulProcessor):
         yield [concat(batches) if batches else None for batches in waiting]
 
 
-def capsules(results: Iterator[pa.RecordBatch]) -> Iterator[DataFrameLike]:
-    """Results gathered into capsules: few enough to be cheap, small enough to stream."""
+def gathered(results: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same results in batches that are large enough to be cheap, small enough to
+    stream."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in results:
         waiting.append(batch)
         rows, size = rows + len(batch), size + batch.nbytes
-        if rows >= CAPSULE_ROWS or size >= CAPSULE_BYTES:
-            yield _capsule(waiting)
+        if rows >= FRAME_ROWS or size >= FRAME_BYTES:
+            yield concat(waiting)
             waiting, rows, size = [], 0, 0
     if waiting:
-        yield _capsule(waiting)
-
-
-def _capsule(batches: list[pa.RecordBatch]) -> DataFrameLike:
-    return pd.DataFrame({"payload": [to_ipc(concat(batches))], "counters": [None]})
+        yield concat(waiting)
