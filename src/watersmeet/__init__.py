@@ -6,10 +6,12 @@ from watersmeet import errors
 from watersmeet.api import Plan, Stream, join, plan, stream
 from watersmeet.spark.metrics import StepMetrics, metrics
 from watersmeet.spark.session import configure, local_session
+from watersmeet.spec import Budget
 
 __version__ = version("watersmeet")
 
 __all__ = [
+    "Budget",
     "Plan",
     "StepMetrics",
     "Stream",

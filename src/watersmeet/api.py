@@ -8,12 +8,15 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from watersmeet.errors import PlanError
+from watersmeet.operators.calibration import weights
 from watersmeet.operators.predicate import Predicate
 from watersmeet.plan.explain import explain
 from watersmeet.plan.planner import plan_join
-from watersmeet.spark import pipeline, session, where
+from watersmeet.spark import pipeline, session
 from watersmeet.spark.inputs import describe
-from watersmeet.spec import JoinSpec, StreamSpec
+from watersmeet.spark.where import translate
+from watersmeet.spec import Budget, JoinSpec, StreamSpec
+from watersmeet.state.cache import default_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -41,7 +44,7 @@ class Plan:
     def explain(self) -> str:
         """The plan as a tree: what matches, what is kept, what purges it and when."""
         buckets = pipeline.bucket_count(self.streams[0].df.sparkSession)
-        return explain(self.spec, buckets=buckets)
+        return explain(self.spec, buckets=buckets, weights=weights(default_folder()))
 
     def dataframe(self) -> DataFrame:
         """The result, as a DataFrame to write, query or aggregate."""
@@ -55,6 +58,7 @@ def stream(
     time: str | None = None,
     delay: Duration | None = None,
     rate: float | None = None,
+    keys: float | None = None,
 ) -> Stream:
     """Name a DataFrame and say what is known about it.
 
@@ -69,10 +73,11 @@ def stream(
     delay
         How late a row may be: the watermark stays so far behind the greatest
         time seen. A DataFrame with a watermark of its own needs none.
-    rate
-        Expected rows a second, for estimates in ``explain``.
+    rate, keys
+        Expected rows a second and expected number of keys, for the estimates in
+        ``explain`` and the first choice of how to hold the stream's window.
     """
-    return Stream(df, describe(df, name, time=time, delay=delay, rate=rate))
+    return Stream(df, describe(df, name, time=time, delay=delay, rate=rate, keys=keys))
 
 
 def plan(
@@ -83,9 +88,35 @@ def plan(
     how: str = "inner",
     where: str | None = None,
     unbounded: bool = False,
+    index: str | Mapping[str, str] = "auto",
+    invalidation: str = "active",
+    budget: Budget | None = None,
 ) -> Plan:
     """Plan a join without running it; takes what :func:`join` takes."""
-    return _plan(streams, on, within, how, where, unbounded)
+    for position, given in enumerate(streams):
+        if not isinstance(given, Stream):
+            raise PlanError(
+                f"streams[{position}] is a {type(given).__name__}, not a stream: name it with "
+                "wm.stream(df, 'name', time='...', delay='...') first"
+            )
+    spec = plan_join(
+        [stream.spec for stream in streams],
+        on=on,
+        within=within,
+        how=how,
+        where=where,
+        unbounded=unbounded,
+        index=index,
+        invalidation=invalidation,
+        budget=budget,
+    )
+    spark = streams[0].df.sparkSession
+    session.check(spark)
+    predicate = None
+    if spec.where is not None:
+        named = [(stream.spec.name, stream.df) for stream in streams]
+        predicate = translate(spark, spec.where, named)
+    return Plan(spec, tuple(streams), predicate)
 
 
 def join(
@@ -96,6 +127,9 @@ def join(
     how: str = "inner",
     where: str | None = None,
     unbounded: bool = False,
+    index: str | Mapping[str, str] = "auto",
+    invalidation: str = "active",
+    budget: Budget | None = None,
 ) -> DataFrame:
     """Join streams by key within windows of time.
 
@@ -116,6 +150,15 @@ def join(
         stream name: ``"views.price < clicks.bid"``.
     unbounded
         Allow a join whose state nothing bounds.
+    index
+        How windows are held: ``"auto"`` (as the cost model says, for what the streams
+        bring), ``"always"`` with an index or ``"never"``; or a dict from stream name to
+        one of these. It never changes the result.
+    invalidation
+        When expired rows leave: ``"active"``, whenever the watermark moves, or
+        ``"lazy"``, when their window is probed. It never changes the result.
+    budget
+        What the join may use, and what happens to more than that: :class:`Budget`.
 
     Returns
     -------
@@ -123,35 +166,15 @@ def join(
         The key columns, then every stream's other columns; an inner join of
         streams with time ends with ``event_time``.
     """
-    return _plan(streams, on, within, how, where, unbounded).dataframe()
-
-
-def _plan(
-    streams: Sequence[Stream],
-    on: Keys | Mapping[str, Keys] | None,
-    within: Duration | Mapping[str, Duration] | None,
-    how: str,
-    condition: str | None,
-    unbounded: bool,
-) -> Plan:
-    for position, given in enumerate(streams):
-        if not isinstance(given, Stream):
-            raise PlanError(
-                f"streams[{position}] is a {type(given).__name__}, not a stream: name it with "
-                "wm.stream(df, 'name', time='...', delay='...') first"
-            )
-    spec = plan_join(
-        [stream.spec for stream in streams],
+    planned = plan(
+        streams,
         on=on,
         within=within,
         how=how,
-        where=condition,
+        where=where,
         unbounded=unbounded,
+        index=index,
+        invalidation=invalidation,
+        budget=budget,
     )
-    spark = streams[0].df.sparkSession
-    session.check(spark)
-    predicate = None
-    if spec.where is not None:
-        named = [(stream.spec.name, stream.df) for stream in streams]
-        predicate = where.translate(spark, spec.where, named)
-    return Plan(spec, tuple(streams), predicate)
+    return planned.dataframe()

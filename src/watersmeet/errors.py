@@ -8,9 +8,10 @@
     │   ├── KeyTypeError, UnsupportedTypeError
     │   ├── DurationError, WindowError, UnboundedStateError
     │   ├── StreamNameError, MixedInputError
-    │   └── JoinTypeError, PredicateError
+    │   └── JoinTypeError, PredicateError, BudgetError, StrategyError
     ├── SessionError    the Spark session is not set up
     ├── StateError      a checkpoint that does not fit the query
+    ├── OverBudget      a budget with overflow="fail" would be passed
     └── InternalError   a bug of Watersmeet itself
 
 A message names the argument, the value that was given, and what would be right.
@@ -76,6 +77,18 @@ class JoinTypeError(PlanError):
 
 class PredicateError(PlanError):
     """``where`` is not a usable condition."""
+
+
+class BudgetError(PlanError):
+    """A budget that says nothing, or that this join cannot keep to."""
+
+
+class StrategyError(PlanError):
+    """``index`` or ``invalidation`` is not one of the ways there are."""
+
+
+class OverBudget(WatersmeetError):
+    """The state would take more memory than the budget allows, and is not to spill."""
 
 
 class SessionError(WatersmeetError):

@@ -16,6 +16,35 @@ JOIN_TYPES = ("inner", "left", "right", "full", "semi", "anti")
 #: The column that carries an inner join's event time; always the last of the result.
 EVENT_TIME = "event_time"
 
+#: How a window may be held: as the cost model says, or always one way.
+INDEXES = ("auto", "always", "never")
+#: When expired rows leave: whenever the watermark moves, or when their window is probed.
+INVALIDATIONS = ("active", "lazy")
+#: What may happen when a budget is too small.
+OVERFLOWS = ("spill", "shed", "fail")
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a join may use, for the whole query.
+
+    Parameters
+    ----------
+    memory
+        For the state: a size like ``"2 GB"``, or bytes.
+    rate
+        Rows a second that can be served, of all streams together; or ``"measured"``:
+        as many as the join turns out to manage.
+    overflow
+        What to do with more than that: ``"spill"`` (keep all; what does not fit into the
+        memory is read from disk when it is probed), ``"shed"`` (drop rows, or keep
+        them for less long, such that most results remain) or ``"fail"``.
+    """
+
+    memory: str | int | None = None
+    rate: float | str | None = None
+    overflow: str = "spill"
+
 
 @dataclass(frozen=True)
 class Column:
@@ -31,8 +60,9 @@ class StreamSpec:
 
     ``delay`` is how far the watermark stays behind the greatest time seen;
     ``watermarked`` says that the stream brought its own Spark watermark (then
-    ``delay`` is that watermark's). ``rate`` is the expected rows a second, if
-    the user gave it: it feeds estimates only, never a result.
+    ``delay`` is that watermark's). ``rate`` is the expected rows a second and
+    ``keys`` the expected number of keys, if the user gave them: they feed estimates
+    only, never a result.
     """
 
     name: str
@@ -42,6 +72,7 @@ class StreamSpec:
     delay: int | None = None
     watermarked: bool = False
     rate: float | None = None
+    keys: float | None = None
 
     def column(self, name: str) -> Column:
         """The column of that name, which the planner has made sure exists."""
@@ -70,7 +101,8 @@ class JoinSpec:
 
     ``keys[i]`` are stream i's key columns, aligned over the streams;
     ``key_types`` are the types they are compared in; ``windows[i]`` is how long
-    a row of stream i waits for a later one (None: for ever).
+    a row of stream i waits for a later one (None: for ever); ``index[i]`` tells how
+    its window is held.
     """
 
     streams: tuple[StreamSpec, ...]
@@ -81,6 +113,9 @@ class JoinSpec:
     where: str | None
     unbounded: bool
     output: tuple[OutputColumn, ...]
+    index: tuple[str, ...] = ("auto", "auto")
+    invalidation: str = "active"
+    budget: Budget | None = None
 
     @property
     def streaming(self) -> bool:

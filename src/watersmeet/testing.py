@@ -40,7 +40,7 @@ from watersmeet.operators.equi_join import END_OF_TIME, EquiJoin
 from watersmeet.operators.layout import is_exact, key_name, lay_out, stored_names
 from watersmeet.operators.predicate import Predicate
 from watersmeet.plan.planner import plan_join
-from watersmeet.spec import Column, JoinSpec, StreamSpec
+from watersmeet.spec import Budget, Column, JoinSpec, StreamSpec
 from watersmeet.state.bucket import BucketState
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.segment import CODE, TIME, concat
@@ -89,12 +89,24 @@ class LocalJoin:
         how: str = "inner",
         where: Predicate | None = None,
         unbounded: bool = False,
+        index: Any = "auto",
+        invalidation: str = "active",
+        budget: Budget | None = None,
         buckets: int = 1,
         restart: LocalJoin | None = None,
         folder: str | None = None,
     ) -> None:
         specs = [_stream_spec(name, stream) for name, stream in streams.items()]
-        spec = plan_join(specs, on=on, within=within, how=how, unbounded=unbounded)
+        spec = plan_join(
+            specs,
+            on=on,
+            within=within,
+            how=how,
+            unbounded=unbounded,
+            index=index,
+            invalidation=invalidation,
+            budget=budget,
+        )
         self.spec: JoinSpec = replace(spec, where=where.sql if where else None)
         schemas = [_in_utc(stream.schema) for stream in streams.values()]
         output = pa.schema([(c.name, _output_type(c, schemas)) for c in spec.output])
@@ -140,12 +152,14 @@ class LocalJoin:
         ]
 
     def _state(self, bucket: int) -> BucketState:
+        budget = self.join.layout.budget
         return BucketState(
             self.stores[bucket],
             SegmentCache(self.folder, 1 << 30),
             fingerprint=self.join.layout.fingerprint,
             lengths=self.join.lengths,
             delay=self.join.layout.delay,
+            memory=None if budget is None else budget.memory,
         )
 
     def _step(self, bucket: int, rows: list[pa.RecordBatch | None]) -> Iterable[pa.RecordBatch]:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from tests.oracle import Arrivals, Stream, split_late, sql_join
 from watersmeet.operators.predicate import Predicate
+from watersmeet.spec import Budget
 from watersmeet.testing import LocalStream
 
 #: The zero of the checks' clocks.
@@ -35,6 +36,9 @@ class Join:
     within: timedelta | Mapping[str, timedelta] | None = None
     how: str = "inner"
     where: Predicate | None = None
+    index: Any = "auto"
+    invalidation: str = "active"
+    budget: Budget | None = None
 
     @property
     def options(self) -> dict[str, Any]:
@@ -45,6 +49,9 @@ class Join:
             "how": self.how,
             "where": self.where,
             "unbounded": self.within is None,
+            "index": self.index,
+            "invalidation": self.invalidation,
+            "budget": self.budget,
         }
 
     def batch(self, **rows: Sequence[tuple[Any, ...]]) -> Batch:

@@ -22,7 +22,7 @@ from tests.conformance.join import START, Batch, Join, table
 from tests.conformance.ways import Disturbance
 from watersmeet.operators import output
 from watersmeet.operators.predicate import Predicate
-from watersmeet.spec import JOIN_TYPES
+from watersmeet.spec import INDEXES, INVALIDATIONS, JOIN_TYPES
 from watersmeet.state import compaction, window
 from watersmeet.testing import LocalStream
 
@@ -113,6 +113,7 @@ class Run:
         """What Hypothesis prints of a failure: the rows, one batch a line."""
         join, streams = self.join, self.join.streams.items()
         lines = [f"{join.how} on {join.on} within {join.within} where {join.where}"]
+        lines += [f"index {join.index}, {join.invalidation} invalidation"]
         lines += [
             f"{name}: {s.schema.names}, time {s.time}, delay {s.delay}" for name, s in streams
         ]
@@ -185,7 +186,16 @@ def joins(draw: st.DrawFn, hows: Sequence[str] = JOIN_TYPES) -> Join:
             delay=delay if timed[name] else None,
         )
     where = LESS if draw(st.booleans()) else None
-    return Join(streams, on=kind.names, within=within, how=how, where=where)
+    ways = st.sampled_from(INDEXES)
+    return Join(
+        streams,
+        on=kind.names,
+        within=within,
+        how=how,
+        where=where,
+        index=draw(st.fixed_dictionaries({"a": ways, "b": ways})),
+        invalidation=draw(st.sampled_from(INVALIDATIONS)),
+    )
 
 
 @st.composite

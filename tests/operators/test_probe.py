@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import tracemalloc
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -12,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.state.test_segment import rows_of
+from watersmeet.operators import probe as probing
 from watersmeet.operators.output import PIECE
 from watersmeet.operators.probe import Ranges, probe
-from watersmeet.state.segment import CODE, TIME, Segment
+from watersmeet.state.segment import CODE, TIME, Index, Segment, codes_of, times_of
 
 rows = st.lists(
     st.tuples(st.sampled_from([-(2**63), 0, 1, 2, 2**63 - 1]), st.integers(-8, 8)), max_size=25
@@ -41,25 +43,33 @@ def brute_force(
 
 
 @settings(max_examples=150, deadline=None, print_blob=True)
-@given(new=rows, stored=rows, before=widths, after=widths, size=st.integers(1, 9))
+@given(
+    new=rows,
+    stored=rows,
+    before=widths,
+    after=widths,
+    size=st.integers(1, 9),
+    indexed=st.tuples(st.booleans(), st.booleans()),
+    near=st.sampled_from([0, 1 << 15]),
+)
 def test_probe_finds_what_a_nested_loop_finds(
     new: list[tuple[int, int]],
     stored: list[tuple[int, int]],
     before: int | None,
     after: int | None,
     size: int,
+    indexed: tuple[bool, bool],
+    near: int,
 ) -> None:
     ours, theirs = Segment.of(rows_of(new)), Segment.of(rows_of(stored))
-    ranges = probe(ours, theirs, before, after)
-    pieces = list(ranges.pieces(size))
+    for segment, wanted in zip((ours, theirs), indexed, strict=True):
+        if wanted:
+            segment.indexed()
+    with mock.patch.object(probing, "NEAR", near):
+        pieces = list(probe(ours, theirs, before, after).pieces(size))
     expected = brute_force(new, stored, before, after)
-    found = [
-        (int(ours.order[i]), int(theirs.order[j]))
-        for mine, others in pieces
-        for i, j in zip(mine, others, strict=True)
-    ]
+    found = [(int(i), int(j)) for mine, others in pieces for i, j in zip(mine, others, strict=True)]
     assert sorted(found) == sorted(expected)
-    assert ranges.pairs == len(expected)
     # Every piece but the last is full.
     assert [len(mine) for mine, _ in pieces[:-1]] == [size] * (len(pieces) - 1)
     assert all(1 <= len(mine) <= size for mine, _ in pieces)
@@ -68,9 +78,7 @@ def test_probe_finds_what_a_nested_loop_finds(
 def test_nothing_to_probe_and_nothing_stored() -> None:
     some, none = Segment.of(rows_of([(1, 1)])), Segment.of(rows_of([]))
     for new, stored in ((some, none), (none, some), (none, none)):
-        ranges = probe(new, stored, 5, 5)
-        assert ranges.pairs == 0
-        assert list(ranges.pieces(PIECE)) == []
+        assert list(probe(new, stored, 5, 5).pieces(PIECE)) == []
 
 
 def test_many_rows_against_many(subtests: pytest.Subtests) -> None:
@@ -81,15 +89,18 @@ def test_many_rows_against_many(subtests: pytest.Subtests) -> None:
         times = pa.array(random.integers(0, 10_000, count)).view(pa.timestamp("us", "UTC"))
         return Segment.of(pa.RecordBatch.from_pydict({CODE: codes, TIME: times}))
 
-    for new, stored in ((10, 20_000), (20_000, 10), (3000, 3000)):
-        with subtests.test(new=new, stored=stored):
+    sizes = ((10, 20_000), (20_000, 10), (3000, 3000))
+    for (new, stored), plain in itertools.product(sizes, (True, False)):
+        with subtests.test(new=new, stored=stored, plain=plain):
             ours, theirs = segment(new), segment(stored)
-            codes = ours.codes[:, None] == theirs.codes[None, :]
-            distance = theirs.times[None, :] - ours.times[:, None]
+            if not plain:
+                theirs.indexed()
+            codes = codes_of(ours.rows)[:, None] == codes_of(theirs.rows)[None, :]
+            distance = times_of(theirs.rows)[None, :] - times_of(ours.rows)[:, None]
             expected = np.argwhere(codes & (distance >= -500) & (distance <= 200))
             pieces = list(probe(ours, theirs, 500, 200).pieces(1000))
             found = np.concatenate([np.stack(piece, axis=1) for piece in pieces])
-            assert np.array_equal(found, expected)
+            assert np.array_equal(found[np.lexsort(found.T[::-1])], expected)
 
 
 def test_a_row_with_millions_of_matches_comes_in_bounded_pieces() -> None:
@@ -97,7 +108,7 @@ def test_a_row_with_millions_of_matches_comes_in_bounded_pieces() -> None:
     count = 5_000_000
     zeros = np.zeros(count, dtype=np.int64)
     rows = pa.RecordBatch.from_pydict({CODE: pa.array(zeros)})
-    stored = Segment(rows, zeros, zeros, np.arange(count, dtype=np.int32), 0, 0)
+    stored = Segment(rows, 0, 0).with_index(Index(zeros, zeros, np.arange(count, dtype=np.int32)))
     new = Segment.of(pa.RecordBatch.from_pydict({CODE: pa.array([0], pa.int64())}))
     # when one row matches them all,
     tracemalloc.start()
@@ -115,8 +126,9 @@ def test_a_row_with_millions_of_matches_comes_in_bounded_pieces() -> None:
 
 
 def test_pieces_end_between_and_within_rows() -> None:
-    ranges = Ranges(np.array([4, 7, 9]), np.array([0, 10, 20]), np.array([2, 15, 21]))
-    assert ranges.pairs == 8
+    searchers, order = np.array([4, 7, 9]), np.arange(30)
+    low, high = np.array([0, 10, 20]), np.array([2, 15, 21])
+    ranges = Ranges(searchers, low, high, order, swapped=False)
     assert [(mine.tolist(), theirs.tolist()) for mine, theirs in ranges.pieces(3)] == [
         ([4, 4, 7], [0, 1, 10]),
         ([7, 7, 7], [11, 12, 13]),

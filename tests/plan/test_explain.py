@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from watersmeet.plan.cost import Weights
 from watersmeet.plan.explain import explain
 from watersmeet.plan.planner import plan_join
-from watersmeet.spec import JOIN_TYPES, Column, StreamSpec
+from watersmeet.spec import JOIN_TYPES, Budget, Column, StreamSpec
 
 SECOND = 1_000_000
 
@@ -72,7 +73,10 @@ inner join of views and clicks (streaming)
 │  └─ expected state: 1,000 rows (50 rows/s x (0 s + 20 s))
 ├─ watermark: the least of (greatest views.viewed_at - 10 s, greatest clicks.clicked_at - 20 s)
 │  └─ a row behind it on arrival is dropped and counted
-├─ index: key-sorted segments, probed by binary search
+├─ index
+│  ├─ views is held with an index at first; then as the measured rates say
+│  ├─ clicks is held with an index at first; then as the measured rates say
+│  └─ expired rows leave whenever the watermark moves
 ├─ buckets: 8, by a hash of the key
 ├─ event time: carried on as `event_time`, the greatest of the times; works with windowed \
 aggregation in the same query
@@ -218,3 +222,34 @@ def test_a_batch_of_timed_inputs_has_event_time_as_a_plain_column() -> None:
 
     assert "carried on as `event_time`" in text
     assert "a plain column in a batch" in text
+
+
+WEIGHTS = Weights(sort=70, merge=20, search=100, scan=3, hit=160, call=200_000)
+
+
+def test_declared_rates_show_the_numbers_behind_the_first_choice() -> None:
+    views, clicks = replace(VIEWS, rate=100_000.0), replace(CLICKS, rate=10.0, keys=500.0)
+    spec = plan_join([views, clicks], on="ad_id", within="5 minutes")
+    text = explain(spec, buckets=8, weights=WEIGHTS)
+    assert "views is held" in text
+    assert "ms a micro-batch with an index" in text
+    assert "12,500 new rows and 1 probes a micro-batch, 4,000,000 stored rows" in text
+    assert "(declared rates, micro-batches of a second)" in text
+
+
+def test_a_fixed_choice_is_shown_as_asked_for() -> None:
+    text = explained(index={"views": "always", "clicks": "never"})
+    assert "views is held with an index: key-sorted segments" in text
+    assert "clicks is held plain: segments without an index, scanned (as asked for)" in text
+    lazy = explained(invalidation="lazy")
+    assert "expired rows leave when their window is probed" in lazy
+
+
+def test_a_budget_says_what_it_costs() -> None:
+    spill = explained(budget=Budget(memory="2 GB"))
+    assert "memory: 2 GB, 250 MB for each bucket" in spill
+    assert "nothing is lost" in spill
+    shed = Budget(memory="2 GB", rate=50_000, overflow="shed")
+    text = explained(budget=shed)
+    assert "windows shrink to fit, the faster stream's first; results are lost" in text
+    assert "rate: 50,000 rows/s: of more, rows are shed" in text

@@ -10,6 +10,7 @@ import pytest
 
 from watersmeet.errors import (
     AmbiguousColumnError,
+    BudgetError,
     DurationError,
     InternalError,
     JoinTypeError,
@@ -17,6 +18,7 @@ from watersmeet.errors import (
     MixedInputError,
     PlanError,
     PredicateError,
+    StrategyError,
     StreamNameError,
     TimeColumnError,
     UnboundedStateError,
@@ -25,7 +27,7 @@ from watersmeet.errors import (
     WindowError,
 )
 from watersmeet.plan.planner import plan_join
-from watersmeet.spec import JOIN_TYPES, Column, JoinSpec, StreamSpec
+from watersmeet.spec import JOIN_TYPES, Budget, Column, JoinSpec, StreamSpec
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
@@ -454,3 +456,61 @@ def test_outer_and_anti_joins_of_streams_need_a_window_even_if_unbounded(
     assert f"how={how!r}" in message
     assert "never prove that a row stays unmatched" in message
     assert "not even with unbounded=True" in message
+
+
+class TestHowTheStateIsHeld:
+    def planned(self, *streams: StreamSpec, **arguments: Any) -> JoinSpec:
+        arguments = {"on": "ad_id", "within": "5 minutes", **arguments}
+        return plan_join(streams or (VIEWS, CLICKS), **arguments)
+
+    def test_one_way_for_all_streams_or_one_for_each(self) -> None:
+        assert self.planned().index == ("auto", "auto")
+        assert self.planned(index="never").index == ("never", "never")
+        given = {"clicks": "always", "views": "auto"}
+        assert self.planned(index=given).index == ("auto", "always")
+
+    def test_an_unknown_way_is_refused(self) -> None:
+        with pytest.raises(StrategyError, match="index='sometimes' is none of 'auto', 'always'"):
+            self.planned(index="sometimes")
+        with pytest.raises(StrategyError, match="Did you mean 'lazy'?"):
+            self.planned(invalidation="laxy")
+        with pytest.raises(StreamNameError, match="lacks the stream"):
+            self.planned(index={"views": "auto"})
+
+    def test_a_budget_is_given_in_bytes(self) -> None:
+        spec = self.planned(budget=Budget(memory="1.5 GiB"))
+        assert spec.budget == Budget(memory=1_610_612_736, overflow="spill")
+
+    @pytest.mark.parametrize(
+        ("budget", "message"),
+        [
+            ("2 GB", "is no wm.Budget"),
+            (Budget(), "it limits nothing"),
+            (Budget(memory="2 gallons"), "'2 gallons' is no size"),
+            (Budget(memory=0), "must be above 0"),
+            (Budget(memory="2 GB", overflow="shred"), "Did you mean 'shed'"),
+            (Budget(rate=-1, overflow="shed"), "rows a second above 0"),
+            (Budget(rate="fast", overflow="shed"), "or 'measured'"),
+            (Budget(rate=100), "can only be shed"),
+        ],
+    )
+    def test_a_budget_that_makes_no_sense_is_refused(self, budget: Any, message: str) -> None:
+        with pytest.raises(BudgetError, match=message):
+            self.planned(budget=budget)
+
+    @pytest.mark.parametrize("how", ["left", "right", "full", "anti"])
+    def test_shedding_is_refused_where_it_would_make_up_results(self, how: str) -> None:
+        with pytest.raises(BudgetError, match="only because their match was shed"):
+            self.planned(how=how, budget=Budget(memory="1 GB", overflow="shed"))
+        assert self.planned(how=how, budget=Budget(memory="1 GB")).budget is not None
+
+    def test_shedding_needs_windows_and_times_and_streams(self) -> None:
+        shed = Budget(memory="1 GB", overflow="shed")
+        with pytest.raises(BudgetError, match="needs windows"):
+            self.planned(within=None, unbounded=True, budget=shed)
+        untimed = replace(CLICKS, time=None, delay=None)
+        rate = Budget(rate=5, overflow="shed")
+        with pytest.raises(BudgetError, match="clicks has none"):
+            self.planned(VIEWS, untimed, within=None, unbounded=True, budget=rate)
+        with pytest.raises(BudgetError, match="it is for streams"):
+            self.planned(batch(VIEWS), batch(CLICKS), within=None, budget=shed)

@@ -34,7 +34,7 @@ def test_what_is_saved_is_loaded(cache: SegmentCache) -> None:
     loaded = cache.load("one")
     assert loaded is not None
     assert loaded.rows.equals(saved.rows)
-    assert loaded.codes.tolist() == saved.codes.tolist()
+    assert loaded.index.codes.tolist() == saved.index.codes.tolist()
     assert cache.load("other") is None
     assert [path.name for path in Path(cache.folder).iterdir()] == ["one.arrow"]
 
@@ -51,7 +51,7 @@ def test_deleting_a_file_that_is_mapped_is_harmless(cache: SegmentCache) -> None
     loaded = cache.load("one")
     shutil.rmtree(cache.folder)
     assert loaded is not None
-    assert loaded.codes.sum() == sum(range(10_000))
+    assert loaded.index.codes.sum() == sum(range(10_000))
     assert loaded.rows.column("text").to_pylist() == ["x"] * 10_000
     assert cache.load("one") is None
     cache.save("one", segment())

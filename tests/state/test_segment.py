@@ -43,10 +43,10 @@ def check_invariant(segment: Segment) -> None:
     """As the module's docstring states it."""
     codes = segment.rows.column(CODE).to_numpy()
     times = times_of(segment.rows)
-    assert sorted(segment.order.tolist()) == list(range(len(segment.rows)))
-    assert segment.codes.tolist() == codes[segment.order].tolist()
-    assert segment.times.tolist() == times[segment.order].tolist()
-    indexed = list(zip(segment.codes.tolist(), segment.times.tolist(), strict=True))
+    assert sorted(segment.index.order.tolist()) == list(range(len(segment.rows)))
+    assert segment.index.codes.tolist() == codes[segment.index.order].tolist()
+    assert segment.index.times.tolist() == times[segment.index.order].tolist()
+    indexed = list(zip(segment.index.codes.tolist(), segment.index.times.tolist(), strict=True))
     assert indexed == sorted(indexed)
     if len(times):
         assert (segment.min_time, segment.max_time) == (times.min(), times.max())
@@ -98,8 +98,8 @@ def test_a_merge_of_merges_is_a_merge() -> None:
 
 def test_a_stream_without_time_has_all_times_zero() -> None:
     segment = Segment.of(pa.RecordBatch.from_pydict({CODE: pa.array([5, 1], pa.int64())}))
-    assert segment.times.tolist() == [0, 0]
-    assert segment.order.tolist() == [1, 0]
+    assert segment.index.times.tolist() == [0, 0]
+    assert segment.index.order.tolist() == [1, 0]
     assert (segment.min_time, segment.max_time) == (0, 0)
 
 
@@ -117,17 +117,35 @@ def test_filtered_and_sliced_rows_are_indexed_as_they_are() -> None:
 
 def test_a_segment_survives_the_form_it_is_cached_in() -> None:
     segment = Segment.of(rows_of([(2, 9), (1, 8), (2, 7)]))
-    copy = Segment.from_indexed(segment.indexed())
+    copy = Segment.from_batch(segment.indexed().to_batch())
     check_invariant(copy)
     assert copy.rows.equals(segment.rows)
     assert copy.rows.schema.names == [CODE, TIME, "n"]
 
 
+def test_a_plain_segment_stays_plain_in_the_cache() -> None:
+    rows = rows_of([(2, 9), (1, 8)])
+    copy = Segment.from_batch(Segment.of(rows).to_batch())
+    assert not copy.has_index
+    assert copy.rows.equals(rows)
+    assert (copy.min_time, copy.max_time) == (8, 9)
+    check_invariant(copy)
+
+
+def test_a_merge_makes_an_index_only_where_one_is_wanted() -> None:
+    one, two = Segment.of(rows_of([(2, 9), (1, 8)])), Segment.of(rows_of([(1, 3)]))
+    plain = Segment.merge([one, two], indexed=False)
+    assert not plain.has_index
+    assert not one.has_index
+    assert plain.rows.equals(Segment.merge([one, two]).rows)
+    check_invariant(Segment.merge([one, two]))
+
+
 def test_a_column_may_have_the_name_of_an_index_column() -> None:
     rows = rows_of([(2, 9), (1, 8)]).rename_columns([CODE, TIME, "#order"])
-    copy = Segment.from_indexed(Segment.of(rows).indexed())
+    copy = Segment.from_batch(Segment.of(rows).indexed().to_batch())
     assert copy.rows.equals(rows)
-    assert copy.order.tolist() == [1, 0]
+    assert copy.index.order.tolist() == [1, 0]
 
 
 @pytest.mark.parametrize(

@@ -11,19 +11,26 @@ class StreamCounters:
 
     rows: int = 0
     late: int = 0
+    shed: int = 0
     unmatchable: int = 0
     expired: int = 0
     state_rows: int = 0
     state_bytes: int = 0
     segments: int = 0
+    indexed: int = 0
 
 
 @dataclass
 class Counters:
-    """What one step did, in all and for each stream."""
+    """What one step did, in all and for each stream.
+
+    ``full_results`` is an estimate of what the results would have been had nothing been
+    shed; ``notes`` say what was decided, and why."""
 
     streams: list[StreamCounters]
+    notes: list[str] = field(default_factory=list)
     results: int = 0
+    full_results: int = 0
     probes: int = 0
     cache_hits: int = 0
     cache_misses: int = 0

@@ -22,27 +22,57 @@ of another stateful operator of the same query, which gives out what the new
 watermark closes: behind that watermark, but never behind the one of the step
 before. So such rows are late by the previous watermark, as in Spark's own
 operators, and nothing is let go before all new rows have met it.
+
+**What may vary.** How a window is held (:mod:`watersmeet.operators.holding`) and when its
+expired rows leave: *actively*, whenever the watermark moves, or *lazily*, when the window
+is probed, which spares steps and takes memory. Neither changes the result. What does not
+fit into a budget is shed (:mod:`watersmeet.operators.shedding`) or stays on disk.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from watersmeet.operators import calibration, holding, shedding
 from watersmeet.operators.base import Counters
 from watersmeet.operators.layout import JoinLayout
 from watersmeet.operators.output import Output, Positions, piece_rows
 from watersmeet.operators.probe import probe
+from watersmeet.plan.cost import keeping_indexed, keeping_plain
 from watersmeet.state.bucket import BucketState
+from watersmeet.state.cache import default_folder
 from watersmeet.state.manifest import Entry
-from watersmeet.state.segment import CODE, TIME, Segment, times_of
+from watersmeet.state.segment import CODE, TIME, Segment, codes_of, times_of
 from watersmeet.state.window import Window
 
 #: Later than any time: the watermark at the end of a batch run.
 END_OF_TIME = 2**62
+
+#: Under a memory budget, new rows and results are handled in pieces of this part of it.
+_PIECES = 16
+
+
+@dataclass
+class Arrivals:
+    """What a step has brought of one stream so far: rows, and the bounds of their times."""
+
+    rows: int = 0
+    oldest: int | None = None
+    newest: int | None = None
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        self.rows += len(rows)
+        if TIME in rows.schema.names:
+            bounds = pc.min_max(rows.column(TIME).view(pa.int64())).as_py()
+            if bounds["min"] is not None:
+                self.oldest = min(bounds["min"], self.oldest or bounds["min"])
+                self.newest = max(bounds["max"], self.newest or bounds["max"])
 
 
 class EquiJoin:
@@ -77,19 +107,35 @@ class EquiJoin:
         A chunk holds new rows of each stream. ``watermark`` is in microseconds,
         None before there is one. The state changes as the results are taken;
         commit it when they are all taken."""
-        previous = state.manifest.watermark
+        previous, began, results = state.manifest.watermark, time.perf_counter(), counters.results
+        self._hold(state)
+        shares = shedding.kept_shares(self.layout.budget, state, self._row_width)
+        arrivals = [Arrivals() for _ in state.windows]
         for chunk in chunks:
             for stream, rows in enumerate(chunk):
                 if rows is not None and len(rows):
                     own = self.layout.inputs[stream].own_watermark
                     rows = self._in_time(stream, rows, previous if own else watermark, counters)
-                    yield from counted(self._arrive(stream, rows, state, counters), counters)
+                    arrivals[stream].add(rows)
+                    rows = self._let_in(stream, rows, shares[stream], counters)
+                    for part in self._parts(rows):
+                        yield from counted(self._arrive(stream, part, state, counters), counters)
         if watermark is not None:
-            yield from self.advance(watermark, state, counters)
+            yield from self.advance(watermark, state, counters, arrivals)
             state.manifest.watermark = watermark
+        if any(arrived.rows for arrived in arrivals):
+            seconds = time.perf_counter() - began
+            self._learn(arrivals, seconds, state, counters)
+        share = shedding.remaining(shares, state.manifest.flows, self.lengths)
+        made = counters.results - results
+        counters.full_results += round(made / share) if share else made
 
     def advance(
-        self, watermark: int, state: BucketState, counters: Counters
+        self,
+        watermark: int,
+        state: BucketState,
+        counters: Counters,
+        arrivals: Sequence[Arrivals] = (),
     ) -> Iterator[pa.RecordBatch]:
         """Let go of what the watermark proves useless; give out what it proves unmatched."""
         for stream, window in enumerate(state.windows):
@@ -99,10 +145,85 @@ class EquiJoin:
             since = state.manifest.settled[stream]
             if since is not None and until <= since:
                 continue
+            if not self._due(stream, window, until, arrivals):
+                continue
             if self._preserved[stream]:
                 yield from counted(self._unmatched(stream, window, since, until), counters)
             window.expire(until)
             state.manifest.settled[stream] = until
+
+    def _due(self, stream: int, window: Window, until: int, arrivals: Sequence[Arrivals]) -> bool:
+        """Shall expired rows leave now? With lazy invalidation, when they have been in the
+        way of a probe, or are more than what they are among."""
+        if self.layout.invalidation == "active" or self._preserved[stream] or not arrivals:
+            return True
+        if any(arrived.rows for i, arrived in enumerate(arrivals) if i != stream):
+            return True
+        over = sum(entry.rows for entry in window.entries if entry.max_time <= until)
+        return 2 * over > window.rows
+
+    # -- what a step knows and decides ------------------------------------------
+
+    def _hold(self, state: BucketState) -> None:
+        """Hold the windows as the plan says, where it says so; at first, as the declared
+        rates say."""
+        for index, expected, flow, window in zip(
+            self.layout.index,
+            self.layout.expected,
+            state.manifest.flows,
+            state.windows,
+            strict=True,
+        ):
+            if index != "auto":
+                flow.indexed = index == "always"
+            elif expected is not None and flow.steps == 0:
+                weights = calibration.weights(default_folder())
+                flow.indexed = keeping_indexed(expected, weights) <= keeping_plain(
+                    expected, weights
+                )
+            window.indexed = flow.indexed
+
+    def _learn(
+        self, arrivals: Sequence[Arrivals], seconds: float, state: BucketState, counters: Counters
+    ) -> None:
+        """Take the micro-batch into the averages, and decide by them about the next ones."""
+        flows = state.manifest.flows
+        for flow, arrived in zip(flows, arrivals, strict=True):
+            flow.arrive(arrived.rows, arrived.oldest, arrived.newest)
+        served = sum(arrived.rows for arrived in arrivals) / max(seconds, 1e-6)
+        before = state.manifest.service
+        state.manifest.service = served if before is None else before + 0.3 * (served - before)
+        if "auto" in self.layout.index:
+            names = [stream.name for stream in self.layout.inputs]
+            weights = calibration.weights(default_folder())
+            counters.notes += holding.reconsider(names, flows, state.windows, weights)
+
+    @property
+    def _row_width(self) -> float:
+        """About what a row takes in memory: eight bytes a column and some for the index."""
+        return 8.0 * len(self.layout.output) / len(self.layout.inputs) + 36.0
+
+    def _let_in(
+        self, stream: int, rows: pa.RecordBatch, share: float, counters: Counters
+    ) -> pa.RecordBatch:
+        kept = shedding.sample(rows, share)
+        counters.streams[stream].shed += len(rows) - len(kept)
+        return kept
+
+    def _parts(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The rows, in parts that a memory budget has room for."""
+        limit = self._piece_limit
+        count = 1 if limit is None else max(1, -(-rows.nbytes // limit))
+        size = max(1, -(-len(rows) // count))
+        for start in range(0, len(rows), size):
+            yield rows.slice(start, size)
+
+    @property
+    def _piece_limit(self) -> int | None:
+        budget = self.layout.budget
+        return None if budget is None or budget.memory is None else budget.memory // _PIECES
+
+    # -- rows, in and out ---------------------------------------------------------
 
     def _unmatched(
         self, stream: int, window: Window, since: int | None, until: int
@@ -149,7 +270,11 @@ class EquiJoin:
         if self.done_when_matched[stream] and matched.any():
             fresh = Segment.of(rows.filter(pa.array(~matched)))
             matched = np.zeros(len(fresh), dtype=np.bool_)
+        state.manifest.flows[stream].sample_keys(codes_of(rows))
         state.windows[stream].add(fresh, matched)
+        if self.layout.budget is not None:
+            names = [layout.name for layout in self.layout.inputs]
+            shedding.fit(self.layout.budget, state, names)
 
     def _sift(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """Rows that can match, and rows that cannot: with a null key, or, where there
@@ -175,10 +300,9 @@ class EquiJoin:
         for entry in list(window.overlapping(earliest, latest)):
             stored = window.open(entry)
             counters.probes += len(fresh)
-            size = piece_rows(fresh.rows, stored.rows)
+            size = piece_rows(fresh.rows, stored.rows, limit=self._piece_limit)
             for mine, theirs in probe(fresh, stored, before, after).pieces(size):
-                chosen = fresh.order[mine], stored.order[theirs]
-                yield entry, *self._confirm(stream, fresh.rows, stored.rows, *chosen)
+                yield entry, *self._confirm(stream, fresh.rows, stored.rows, mine, theirs)
 
     def _confirm(
         self,

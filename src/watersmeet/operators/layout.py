@@ -22,8 +22,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet import durations
+from watersmeet.operators.holding import expected
 from watersmeet.operators.predicate import Predicate
-from watersmeet.spec import JoinSpec
+from watersmeet.operators.shedding import BucketBudget
+from watersmeet.plan.cost import Direction
+from watersmeet.spec import Budget, JoinSpec
 from watersmeet.state.segment import CODE, TIME
 
 #: Spark types of a single key whose value serves as the code.
@@ -71,7 +74,11 @@ class Source:
 class JoinLayout:
     """All that the operator needs to know about the join. ``output`` is the
     schema of the result; ``sources[i]`` tells where its column i comes from;
-    ``preserved[i]``: does an unmatched row of stream i appear in it?"""
+    ``preserved[i]``: does an unmatched row of stream i appear in it?
+
+    ``index[i]`` and ``invalidation`` say how windows are held and when expired rows
+    leave; ``expected[i]`` is what to expect of a bucket's window at first; ``budget`` is a
+    bucket's part of what the query may use."""
 
     inputs: tuple[InputLayout, ...]
     how: str
@@ -83,6 +90,10 @@ class JoinLayout:
     predicate: Predicate | None
     delay: int
     fingerprint: str
+    index: tuple[str, ...]
+    invalidation: str
+    expected: tuple[Direction | None, ...]
+    budget: BucketBudget | None
 
     @property
     def key_columns(self) -> tuple[str, ...]:
@@ -106,10 +117,12 @@ def lay_out(
     predicate: Predicate | None,
     *,
     buckets: int,
+    cores: int = 1,
 ) -> JoinLayout:
     """How rows are stored and results are made of them.
 
-    ``schemas`` are the streams' own columns, ``output`` the result's, in Arrow types."""
+    ``schemas`` are the streams' own columns, ``output`` the result's, in Arrow types.
+    The keys are spread over ``buckets``, which ``cores`` step side by side."""
     exact = is_exact(spec)
     inputs = []
     for position, (stream, schema) in enumerate(zip(spec.streams, schemas, strict=True)):
@@ -137,6 +150,32 @@ def lay_out(
         predicate=predicate,
         delay=max(stream.delay or 0 for stream in spec.streams),
         fingerprint=fingerprint(spec, buckets),
+        index=spec.index,
+        invalidation=spec.invalidation,
+        expected=tuple(expected_of(spec, buckets)),
+        budget=None if spec.budget is None else _bucket_budget(spec.budget, buckets, cores),
+    )
+
+
+def expected_of(spec: JoinSpec, buckets: int) -> list[Direction | None]:
+    """What was declared of the streams, for one bucket."""
+    delay = max(stream.delay or 0 for stream in spec.streams)
+    return expected(
+        [None if stream.rate is None else stream.rate / buckets for stream in spec.streams],
+        [None if stream.keys is None else stream.keys / buckets for stream in spec.streams],
+        [None if window is None else (window + delay) / 1e6 for window in spec.windows],
+    )
+
+
+def _bucket_budget(budget: Budget, buckets: int, cores: int) -> BucketBudget:
+    """What one bucket may use of what the query may: buckets are alike, and may all be
+    at work at once."""
+    measured = budget.rate == "measured"
+    return BucketBudget(
+        overflow=budget.overflow,
+        memory=None if budget.memory is None else int(budget.memory) // buckets,
+        rate=None if budget.rate is None or measured else float(budget.rate) / buckets,
+        speed=min(1.0, cores / buckets) if measured else None,
     )
 
 

@@ -20,10 +20,12 @@ PIECE = 1 << 16
 PIECE_BYTES = 32 << 20
 
 
-def piece_rows(*batches: pa.RecordBatch) -> int:
-    """How many rows a piece may have that takes one row of each batch."""
+def piece_rows(*batches: pa.RecordBatch, limit: int | None = None) -> int:
+    """How many rows a piece may have that takes one row of each batch, and no more than
+    ``limit`` bytes, if there is one."""
     width = sum(batch.nbytes / len(batch) for batch in batches if len(batch))
-    return max(1, min(PIECE, int(PIECE_BYTES / max(width, 1))))
+    size = PIECE_BYTES if limit is None else min(limit, PIECE_BYTES)
+    return max(1, min(PIECE, int(size / max(width, 1))))
 
 
 class Output:

@@ -11,7 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
 
-from watersmeet import durations
+from watersmeet import durations, sizes
+from watersmeet.operators.holding import described
+from watersmeet.operators.layout import expected_of
+from watersmeet.plan.cost import Weights, keeping_indexed, keeping_plain
 from watersmeet.spec import EVENT_TIME, JoinSpec, StreamSpec
 
 _SECOND = 1_000_000
@@ -24,11 +27,14 @@ class _Node:
     children: list[_Node] = field(default_factory=list)
 
 
-def explain(spec: JoinSpec, *, buckets: int, notes: Sequence[str] = ()) -> str:
+def explain(
+    spec: JoinSpec, *, buckets: int, weights: Weights | None = None, notes: Sequence[str] = ()
+) -> str:
     """The plan as text: what matches, what is kept, what purges it, what comes out when.
 
-    ``buckets`` is the number of parts into which the runtime hashes the keys; ``notes`` are
-    further lines of the caller's.
+    ``buckets`` is the number of parts into which the runtime hashes the keys; ``weights`` are
+    the machine's, for the numbers behind the choice of an index; ``notes`` are further lines
+    of the caller's.
     """
     names = " and ".join(stream.name for stream in spec.streams)
     inputs = "streaming" if spec.streaming else "batch: one run, no watermark"
@@ -38,7 +44,8 @@ def explain(spec: JoinSpec, *, buckets: int, notes: Sequence[str] = ()) -> str:
         *(_stream(spec, position) for position in range(len(spec.streams))),
         *_watermark(spec),
         *_unmatched(spec),
-        _Node("index: key-sorted segments, probed by binary search"),
+        _index(spec, buckets, weights),
+        *_budget(spec, buckets),
         _Node(f"buckets: {buckets}, by a hash of the key"),
         _event_time(spec),
         *(_Node(f"note: {note}") for note in notes),
@@ -197,6 +204,66 @@ def _unmatched(spec: JoinSpec) -> list[_Node]:
         nulls = "" if spec.how == "anti" else f", with nulls for {others}"
         nodes.append(_Node(f"unmatched rows of {stream.name}: come out {when}{nulls}"))
     return nodes
+
+
+_HELD = {
+    "always": "with an index: key-sorted segments, probed by binary search",
+    "never": "plain: segments without an index, scanned",
+}
+
+
+def _index(spec: JoinSpec, buckets: int, weights: Weights | None) -> _Node:
+    """How each window is held, and the numbers behind it."""
+    expected = expected_of(spec, buckets)
+    nodes = []
+    for stream, index, direction in zip(spec.streams, spec.index, expected, strict=True):
+        if not spec.streaming:
+            held = _HELD["never" if index == "never" else "always"]
+        elif index != "auto":
+            held = f"{_HELD[index]} (as asked for)"
+        elif direction is None or weights is None:
+            held = "with an index at first; then as the measured rates say"
+        else:
+            indexed, plain = keeping_indexed(direction, weights), keeping_plain(direction, weights)
+            first = "with an index" if indexed <= plain else "plain"
+            held = (
+                f"{first} at first: {indexed / 1e6:.2f} ms a micro-batch with an index, "
+                f"{plain / 1e6:.2f} ms plain, in each bucket, for {described(direction)} "
+                "(declared rates, micro-batches of a second); then as the measured rates say"
+            )
+        nodes.append(_Node(f"{stream.name} is held {held}"))
+    when = {
+        "active": "expired rows leave whenever the watermark moves",
+        "lazy": "expired rows leave when their window is probed, or are the most of it",
+    }
+    if spec.streaming:
+        nodes.append(_Node(when[spec.invalidation]))
+    return _Node("index", nodes)
+
+
+def _budget(spec: JoinSpec, buckets: int) -> list[_Node]:
+    budget = spec.budget
+    if budget is None:
+        return []
+    nodes = []
+    if budget.memory is not None:
+        memory = int(budget.memory)
+        what = {
+            "spill": "what does not fit is read from disk when it is probed; nothing is lost",
+            "shed": "windows shrink to fit, the faster stream's first; results are lost",
+            "fail": "the query stops before it is passed",
+        }[budget.overflow]
+        each = f"{sizes.format(memory)}, {sizes.format(memory / buckets)} for each bucket"
+        nodes.append(_Node(f"memory: {each}: {what}"))
+    if budget.rate is not None:
+        rate = budget.rate if isinstance(budget.rate, str) else f"{budget.rate:,g} rows/s"
+        nodes.append(
+            _Node(
+                f"rate: {rate}: of more, rows are shed, such that each stream gets half of it "
+                "or its own rate where that is lower; results are lost"
+            )
+        )
+    return [_Node("budget", nodes)]
 
 
 def _event_time(spec: JoinSpec) -> _Node:

@@ -19,14 +19,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from watersmeet import durations
+from watersmeet import durations, sizes
 from watersmeet.errors import (
+    BudgetError,
     InternalError,
     JoinTypeError,
     KeyTypeError,
     MixedInputError,
     PlanError,
     PredicateError,
+    StrategyError,
     StreamNameError,
     TimeColumnError,
     UnboundedStateError,
@@ -36,7 +38,15 @@ from watersmeet.errors import (
 )
 from watersmeet.plan.naming import resolve, result_columns
 from watersmeet.plan.types import check_key_type, common_type
-from watersmeet.spec import JOIN_TYPES, JoinSpec, StreamSpec
+from watersmeet.spec import (
+    INDEXES,
+    INVALIDATIONS,
+    JOIN_TYPES,
+    OVERFLOWS,
+    Budget,
+    JoinSpec,
+    StreamSpec,
+)
 
 Keys = str | Sequence[str]
 Value = TypeVar("Value")
@@ -63,6 +73,9 @@ def plan_join(
     how: str = "inner",
     where: str | None = None,
     unbounded: bool = False,
+    index: object = "auto",
+    invalidation: str = "active",
+    budget: Budget | None = None,
 ) -> JoinSpec:
     """Plan an equality join of two streams, or say what is wrong with the call.
 
@@ -89,6 +102,9 @@ def plan_join(
         where=where,
         unbounded=streams[0].streaming and within is None,
         output=(),
+        index=_index(streams, index),
+        invalidation=_one_of(invalidation, INVALIDATIONS, argument="invalidation"),
+        budget=_budget(streams, budget, how=how, windowed=within is not None),
     )
     return replace(spec, output=result_columns(spec))
 
@@ -323,6 +339,81 @@ def _check_may_be_unbounded(how: str, unbounded: bool) -> None:
             "within: missing, so nothing would ever leave the state: every row would wait for "
             'a match for ever. Give within="1 hour", or as long as a match may take; '
             "if the streams really are small, unbounded=True."
+        )
+
+
+# --- how the state is held, and what it may take
+
+
+def _index(streams: Sequence[StreamSpec], index: object) -> tuple[str, ...]:
+    given = _by_stream(streams, index, argument="index") if isinstance(index, Mapping) else None
+    values = given or [index] * len(streams)
+    return tuple(_one_of(value, INDEXES, argument="index") for value in values)
+
+
+def _one_of(value: object, known: Sequence[str], *, argument: str) -> str:
+    if isinstance(value, str) and value in known:
+        return value
+    raise StrategyError(
+        f"{argument}={value!r} is none of {', '.join(map(repr, known))}."
+        f"{did_you_mean(str(value), known)}"
+    )
+
+
+def _budget(
+    streams: Sequence[StreamSpec], budget: object, *, how: str, windowed: bool
+) -> Budget | None:
+    """The budget in bytes and rows a second, once it is one that the join can keep to."""
+    if budget is None:
+        return None
+    if not isinstance(budget, Budget):
+        raise BudgetError(f"budget={budget!r} is no wm.Budget: give wm.Budget(memory='2 GB').")
+    if budget.memory is None and budget.rate is None:
+        raise BudgetError("budget: it limits nothing. Give memory='2 GB', or rate=50_000.")
+    if budget.overflow not in OVERFLOWS:
+        raise BudgetError(
+            f"budget: overflow={budget.overflow!r} is none of "
+            f"{', '.join(map(repr, OVERFLOWS))}.{did_you_mean(str(budget.overflow), OVERFLOWS)}"
+        )
+    if not streams[0].streaming:
+        raise BudgetError("budget: it is for streams; a batch run takes what it needs.")
+    _check_rate(streams, budget)
+    if budget.overflow == "shed" and how not in ("inner", "semi"):
+        raise BudgetError(
+            f"budget: overflow='shed' with how={how!r} would call rows unmatched only because "
+            "their match was shed. Give overflow='spill' or 'fail', or an inner or semi join."
+        )
+    if budget.overflow == "shed" and not windowed:
+        raise BudgetError(
+            "budget: overflow='shed' needs windows: give within='1 hour', or overflow='spill'."
+        )
+    memory = budget.memory
+    return replace(
+        budget,
+        memory=None if memory is None else sizes.parse(memory, argument="budget: memory"),
+    )
+
+
+def _check_rate(streams: Sequence[StreamSpec], budget: Budget) -> None:
+    rate = budget.rate
+    if rate is None:
+        return
+    number = isinstance(rate, int | float) and not isinstance(rate, bool) and rate > 0
+    if not number and rate != "measured":
+        raise BudgetError(
+            f"budget: rate={rate!r} must be rows a second above 0, or 'measured': the rate at "
+            "which the join finds itself able to work."
+        )
+    if budget.overflow != "shed":
+        raise BudgetError(
+            f"budget: rate={rate!r} with overflow={budget.overflow!r}: what is too fast can only "
+            "be shed. Give overflow='shed', or leave out rate."
+        )
+    untimed = [stream.name for stream in streams if stream.time is None]
+    if untimed:
+        raise BudgetError(
+            f"budget: rate={rate!r} needs to know how fast the streams are, by their times, and "
+            f"{', '.join(untimed)} has none. Give its time column."
         )
 
 

@@ -1,7 +1,8 @@
 """Counters on their way from a step to Spark's progress reports.
 
 A step's counters leave among its results, as one array of numbers in a row that
-holds nothing else; ``observe`` adds them up over the buckets of a micro-batch.
+holds nothing else but notes on what was decided; ``observe`` adds them up, and gathers the
+notes, over the buckets of a micro-batch.
 """
 
 from __future__ import annotations
@@ -18,11 +19,20 @@ from watersmeet.state.bucket import BucketState
 from watersmeet.state.manifest import total_bytes
 
 #: The column that carries them. It is null in a row of the result.
-COUNTERS = "_watersmeet_counters"
-#: Their name among the observed metrics.
-OBSERVED = "counters"
-FIELD = T.StructField(COUNTERS, T.ArrayType(T.LongType()))
-TOTALS = tuple(field.name for field in fields(Counters) if field.name != "streams")
+REPORT = "_watersmeet_report"
+#: Their names in it, and among the observed metrics.
+COUNTERS = "counters"
+NOTES = "notes"
+FIELD = T.StructField(
+    REPORT,
+    T.StructType(
+        [
+            T.StructField(COUNTERS, T.ArrayType(T.LongType())),
+            T.StructField(NOTES, T.ArrayType(T.StringType())),
+        ]
+    ),
+)
+TOTALS = tuple(field.name for field in fields(Counters) if field.name not in ("streams", "notes"))
 PER_STREAM = tuple(field.name for field in fields(StreamCounters))
 
 
@@ -38,23 +48,28 @@ def to_row(counters: Counters, state: BucketState) -> list[int]:
         stream.state_rows = window.rows
         stream.state_bytes = total_bytes(window.entries)
         stream.segments = len(window.entries)
+        stream.indexed = sum(entry.indexed for entry in window.entries)
     counters.cache_hits = state.cache_counts.hits
     counters.cache_misses = state.cache_counts.misses
     values = [getattr(counters, name) for name in TOTALS]
     return values + [getattr(s, name) for s in counters.streams for name in PER_STREAM]
 
 
-def totals(streams: Sequence[str]) -> Column:
-    """What to observe: each counter's name and its sum over a micro-batch.
+def observed(streams: Sequence[str]) -> list[Column]:
+    """What to observe: each counter's name and its sum over a micro-batch, and the notes.
 
     Spark evaluates an observed aggregate for every row that passes, and nearly all
-    of them are results. So there is one, which merely skips them."""
+    of them are results. So there are two only, which merely skip them."""
     labels = names(streams)
+    report = F.col(REPORT)
     zeros = F.array_repeat(F.lit(0).cast("bigint"), len(labels))
     summed = F.aggregate(
-        F.collect_list(COUNTERS), zeros, lambda sums, step: F.zip_with(sums, step, _add)
+        F.collect_list(report[COUNTERS]), zeros, lambda sums, step: F.zip_with(sums, step, _add)
     )
-    return F.map_from_arrays(F.array(*map(F.lit, labels)), summed).alias(OBSERVED)
+    return [
+        F.map_from_arrays(F.array(*map(F.lit, labels)), summed).alias(COUNTERS),
+        F.flatten(F.collect_list(report[NOTES])).alias(NOTES),
+    ]
 
 
 def _add(one: Column, other: Column) -> Column:

@@ -22,7 +22,8 @@ def describe(
     *,
     time: str | None,
     delay: str | timedelta | None,
-    rate: float | None,
+    rate: float | None = None,
+    keys: float | None = None,
 ) -> StreamSpec:
     """A DataFrame and what the user said about it, as plain data."""
     if not isinstance(df, DataFrame):
@@ -33,6 +34,8 @@ def describe(
         )
     if rate is not None and (isinstance(rate, bool) or not rate > 0):
         raise PlanError(f"stream {name!r}: rate must be rows a second above 0, got {rate!r}")
+    if keys is not None and (isinstance(keys, bool) or not keys > 0):
+        raise PlanError(f"stream {name!r}: keys must be a number of keys above 0, got {keys!r}")
     if delay is not None and time is None:
         raise TimeColumnError(
             f"stream {name!r}: delay={delay!r} needs a time column: add time='...'"
@@ -58,6 +61,7 @@ def describe(
         delay=lag if own is None else own,
         watermarked=own is not None,
         rate=rate,
+        keys=keys,
     )
 
 

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from watersmeet.operators.base import StreamCounters
-from watersmeet.spark.counters import OBSERVED
+from watersmeet.spark.counters import COUNTERS, NOTES
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -31,9 +31,11 @@ class StepMetrics:
     """One micro-batch of one join.
 
     ``streams`` has, for each stream by name, ``rows`` in, how many were
-    ``late`` (dropped) or ``unmatchable`` (a null key or time), how many
-    ``expired``, and ``state_rows``, ``state_bytes`` and ``segments`` at the end.
-    ``step_ms`` is the time spent in the operator, summed over the buckets.
+    ``late`` (dropped), ``shed`` (for a budget) or ``unmatchable`` (a null key or time),
+    how many ``expired``, and ``state_rows``, ``state_bytes`` and ``segments`` at the end,
+    of which ``indexed``. ``step_ms`` is the time spent in the operator, summed over the
+    buckets. ``full_results`` estimates what the results would have been without shedding.
+    ``notes`` say what the join decided and why, bucket by bucket.
     """
 
     batch: int
@@ -41,12 +43,14 @@ class StepMetrics:
     join: str
     watermark: datetime | None
     results: int
+    full_results: int
     probes: int
     cache_hits: int
     cache_misses: int
     step_ms: int
     steps: int
     streams: dict[str, StreamCounters]
+    notes: list[str]
 
     @property
     def rows(self) -> int:
@@ -57,6 +61,16 @@ class StepMetrics:
     def late(self) -> int:
         """Rows dropped because they were older than the watermark."""
         return sum(stream.late for stream in self.streams.values())
+
+    @property
+    def shed(self) -> int:
+        """Rows dropped to stay within a budget."""
+        return sum(stream.shed for stream in self.streams.values())
+
+    @property
+    def expected_share(self) -> float:
+        """About which part of the full result this is: 1 unless something was shed."""
+        return self.results / self.full_results if self.full_results else 1.0
 
     @property
     def state_rows(self) -> int:
@@ -79,11 +93,12 @@ def metrics(query: StreamingQuery) -> list[StepMetrics]:
     for progress in query.recentProgress:
         for name, row in progress.observedMetrics.items():
             if name.startswith(_PREFIX):
-                records.append(_record(progress, name.removeprefix(_PREFIX), row[OBSERVED]))
+                join = name.removeprefix(_PREFIX)
+                records.append(_record(progress, join, row[COUNTERS], row[NOTES]))
     return records
 
 
-def _record(progress: object, join: str, counts: dict[str, int]) -> StepMetrics:
+def _record(progress: object, join: str, counts: dict[str, int], notes: list[str]) -> StepMetrics:
     streams: dict[str, dict[str, int]] = {}
     totals = {}
     for name, value in counts.items():
@@ -99,6 +114,7 @@ def _record(progress: object, join: str, counts: dict[str, int]) -> StepMetrics:
         join=join,
         watermark=_parsed(watermark),
         streams={name: StreamCounters(**values) for name, values in streams.items()},
+        notes=list(notes),
         **totals,
     )
 

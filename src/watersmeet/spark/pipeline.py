@@ -42,6 +42,7 @@ def build(spec: JoinSpec, frames: Sequence[DataFrame], predicate: Predicate | No
         arrow_schema(schema, "result"),
         predicate,
         buckets=len(ids),
+        cores=spark.sparkContext.defaultParallelism,
     )
     timers = spec.streaming and any(stream.time for stream in spec.streams)
     processor = JoinProcessor(
@@ -58,8 +59,8 @@ def build(spec: JoinSpec, frames: Sequence[DataFrame], predicate: Predicate | No
         timeMode="eventTime" if timers else "none",
     )
     names = [stream.name for stream in spec.streams]
-    observed = steps.observe(observation_name(spec.how, names), counters.totals(names))
-    results = observed.where(F.col(counters.COUNTERS).isNull()).drop(counters.COUNTERS)
+    observed = steps.observe(observation_name(spec.how, names), *counters.observed(names))
+    results = observed.where(F.col(counters.REPORT).isNull()).drop(counters.REPORT)
     return _with_event_time(spec, results) if spec.carries_event_time else results
 
 

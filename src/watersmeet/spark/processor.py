@@ -24,7 +24,7 @@ from pyspark.sql.streaming.stateful_processor import (
 
 from watersmeet.operators.base import Counters
 from watersmeet.operators.equi_join import END_OF_TIME, EquiJoin
-from watersmeet.spark.counters import COUNTERS, to_row
+from watersmeet.spark.counters import COUNTERS, NOTES, REPORT, to_row
 from watersmeet.spark.frames import to_frame
 from watersmeet.spark.worker import settle
 from watersmeet.state.bucket import BucketState
@@ -42,7 +42,10 @@ CHUNK_BYTES = 256 << 20
 #: Result pieces are gathered into frames of about so many rows or bytes.
 FRAME_ROWS = 1 << 16
 FRAME_BYTES = 8 << 20
-_COUNTERS = pa.field(COUNTERS, pa.list_(pa.int64()))
+_REPORT = pa.field(
+    REPORT,
+    pa.struct([(COUNTERS, pa.list_(pa.int64())), (NOTES, pa.list_(pa.string()))]),
+)
 
 
 @dataclass(frozen=True)
@@ -108,23 +111,24 @@ class JoinProcessor(StatefulProcessor):
             fingerprint=self._join.layout.fingerprint,
             lengths=self._join.lengths,
             delay=self._join.layout.delay,
+            memory=self._memory,
         )
         counters = Counters.zero(len(state.windows))
         watermark_ms = timer_values.getCurrentWatermarkInMs()
         watermark = watermark_ms * 1000 if watermark_ms > 0 else None
         for rows in gathered(self._results(chunks, watermark, state, counters)):
-            yield to_frame(rows.append_column(_COUNTERS, pa.nulls(len(rows), _COUNTERS.type)))
+            yield to_frame(rows.append_column(_REPORT, pa.nulls(len(rows), _REPORT.type)))
         self._set_timer(state, watermark_ms, fired)
         state.commit(drop_marked=self._join.done_when_matched)
         counters.step_ms = round((time.perf_counter() - began) * 1000)
-        yield self._report(to_row(counters, state))
+        yield self._report({COUNTERS: to_row(counters, state), NOTES: counters.notes})
 
-    def _report(self, values: list[int]) -> DataFrameLike:
-        """A row that is no result: it carries the step's counters."""
-        schema = self._join.layout.output.append(_COUNTERS)
-        nulls = [pa.nulls(1, field.type) for field in schema][:-1]
-        counters = pa.array([values], _COUNTERS.type)
-        return to_frame(pa.RecordBatch.from_arrays([*nulls, counters], schema=schema))
+    def _report(self, report: dict[str, list[Any]]) -> DataFrameLike:
+        """A row that is no result: it carries the step's counters and notes."""
+        schema = self._join.layout.output.append(_REPORT)
+        nulls = [pa.nulls(1, field.type) for field in self._join.layout.output]
+        columns = [*nulls, pa.array([report], _REPORT.type)]
+        return to_frame(pa.RecordBatch.from_arrays(columns, schema=schema))
 
     def _results(
         self,
@@ -136,6 +140,11 @@ class JoinProcessor(StatefulProcessor):
         yield from self._join.step(chunks, watermark, state, counters)
         if not self._streaming:
             yield from self._join.advance(END_OF_TIME, state, counters)
+
+    @property
+    def _memory(self) -> int | None:
+        budget = self._join.layout.budget
+        return None if budget is None else budget.memory
 
     def _set_timer(self, state: BucketState, watermark_ms: int, fired: int | None) -> None:
         """Have the bucket stepped again as soon as the watermark moves, while it
@@ -155,6 +164,7 @@ class JoinProcessor(StatefulProcessor):
         """New rows of each stream, from their capsules, a bounded amount at a time."""
         count = len(self._join.layout.inputs)
         waiting: list[list[pa.RecordBatch]] = [[] for _ in range(count)]
+        limit = CHUNK_BYTES if self._memory is None else min(CHUNK_BYTES, self._memory // 16)
         size = 0
         for frame in frames:
             for stream, payload in zip(frame["stream"], frame["payload"], strict=True):
@@ -162,7 +172,7 @@ class JoinProcessor(StatefulProcessor):
                     continue
                 waiting[stream].append(from_ipc(payload))
                 size += len(payload)
-                if size >= CHUNK_BYTES:
+                if size >= limit:
                     yield [concat(batches) if batches else None for batches in waiting]
                     waiting, size = [[] for _ in range(count)], 0
         yield [concat(batches) if batches else None for batches in waiting]

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 from watersmeet.errors import StateError
 from watersmeet.state.cache import SegmentCache
-from watersmeet.state.compaction import slot_width
+from watersmeet.state.compaction import LARGEST, slot_width
 from watersmeet.state.manifest import Manifest
+from watersmeet.state.memory import OpenSegments
 from watersmeet.state.store import Store
 from watersmeet.state.window import CacheCounts, Window
 
@@ -25,6 +26,8 @@ class BucketState:
     ``fingerprint`` describes the query; state that another query wrote is
     refused, because its rows would be read wrongly. ``lengths`` are the windows'
     lengths and ``delay`` is how far the watermark stays behind, in microseconds.
+    ``memory`` limits what is open at a time, in bytes; segments then stay small enough
+    for several of them to fit.
     """
 
     def __init__(
@@ -35,6 +38,7 @@ class BucketState:
         fingerprint: str,
         lengths: Sequence[int | None],
         delay: int,
+        memory: int | None = None,
     ) -> None:
         self._store = store
         value = store.get(_MANIFEST)
@@ -49,9 +53,22 @@ class BucketState:
                 "Start the query with a new checkpointLocation, or change it back."
             )
         self.cache_counts = CacheCounts()
+        opened = OpenSegments(None if memory is None else memory // 3)
         self.windows = [
-            Window(entries, length, slot_width(length, delay), store, cache, self.cache_counts)
-            for entries, length in zip(self.manifest.windows, lengths, strict=True)
+            Window(
+                entries,
+                length,
+                slot_width(length, delay),
+                store,
+                cache,
+                self.cache_counts,
+                opened,
+                indexed=flow.indexed,
+                largest=LARGEST if memory is None else memory // 16,
+            )
+            for entries, length, flow in zip(
+                self.manifest.windows, lengths, self.manifest.flows, strict=True
+            )
         ]
 
     def commit(self, *, drop_marked: Sequence[bool]) -> None:

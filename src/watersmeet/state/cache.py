@@ -1,7 +1,8 @@
 """The host-local cache of segments: memory-mapped files, capped in size.
 
 A cached segment is a copy of what the store holds, in a form that needs no
-decoding: rows and index as one uncompressed Arrow file, mapped into memory.
+decoding: rows, and the index if there is one, as one uncompressed Arrow file,
+mapped into memory.
 Ids never repeat, so a file never goes stale, and any process on the host may
 use it. Whatever is missing is read from the store again, so the folder can be
 deleted at any time, also while it is in use: a mapped file lives until its
@@ -41,8 +42,8 @@ def default_folder() -> str:
 
 #: Opening a file takes half a millisecond, as long as a probe of a small segment. So a
 #: process keeps the small ones open that it read last.
-OPEN_FILES = 128
-OPEN_BYTES = 1 << 20
+OPEN_FILES = 64
+OPEN_BYTES = 256 << 10
 _OPEN: OrderedDict[tuple[str, int, int], Segment] = OrderedDict()
 
 #: Bytes that this process has written to a cache since it last looked at the folder.
@@ -72,7 +73,7 @@ class SegmentCache:
             segment = _OPEN.pop(key, None)
             if segment is None:
                 with pa.memory_map(path) as source:
-                    segment = Segment.from_indexed(pa.ipc.open_file(source).get_batch(0))
+                    segment = Segment.from_batch(pa.ipc.open_file(source).get_batch(0))
             if segment.rows.nbytes <= OPEN_BYTES:
                 _OPEN[key] = segment
                 if len(_OPEN) > OPEN_FILES:
@@ -85,7 +86,7 @@ class SegmentCache:
         the segment is in the store."""
         path = self._path(segment_id)
         temporary = f"{path}.{os.getpid()}.tmp"
-        batch = segment.indexed()
+        batch = segment.to_batch()
         with contextlib.suppress(OSError):
             os.makedirs(self.folder, mode=0o700, exist_ok=True)
             with pa.OSFile(temporary, "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:

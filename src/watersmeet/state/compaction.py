@@ -35,8 +35,11 @@ def slot_width(window: int | None, delay: int) -> int | None:
     return None if window is None else max((window + delay) // SLOTS, 1)
 
 
-def merges(entries: Sequence[Entry], width: int | None) -> list[list[Entry]]:
-    """Groups of entries that should become one segment each, with slots so wide."""
+def merges(
+    entries: Sequence[Entry], width: int | None, *, largest: int = LARGEST
+) -> list[list[Entry]]:
+    """Groups of entries that should become one segment each, with slots so wide, no
+    segment larger than ``largest`` bytes in memory."""
     slots: dict[int, list[Entry]] = defaultdict(list)
     for entry in entries:
         slots[entry.max_time // width if width else 0].append(entry)
@@ -45,7 +48,8 @@ def merges(entries: Sequence[Entry], width: int | None) -> list[list[Entry]]:
     for slot, members in slots.items():
         closed = width is not None and slot < newest - 1
         groups += [members] if closed and _worth_merging(members) else _full_tiers(members)
-    return [group for group in map(_within_size, groups) if len(group) > 1]
+    fitting = [_within_size(group, min(largest, LARGEST)) for group in groups]
+    return [group for group in fitting if len(group) > 1]
 
 
 def _worth_merging(entries: Sequence[Entry]) -> bool:
@@ -63,9 +67,9 @@ def _full_tiers(entries: Sequence[Entry]) -> list[list[Entry]]:
     return [tier for tier in tiers.values() if len(tier) >= FAN]
 
 
-def _within_size(group: list[Entry]) -> list[Entry]:
+def _within_size(group: list[Entry], largest: int) -> list[Entry]:
     """As many of the group's smallest members as fit into one segment."""
     group = sorted(group, key=lambda entry: entry.memory)
-    while sum(entry.memory for entry in group) > LARGEST:
+    while sum(entry.memory for entry in group) > largest:
         group.pop()
     return group

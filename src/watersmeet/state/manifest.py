@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from watersmeet.errors import StateError
+from watersmeet.state.flow import Flow
 
 #: Of the bytes in the store. A change that old state cannot be read with raises it.
 FORMAT = 1
@@ -20,7 +21,8 @@ FORMAT = 1
 @dataclass
 class Entry:
     """A segment as the manifest knows it. ``bytes`` is what it takes in the store,
-    ``memory`` what its rows take decoded; ``marked`` counts its marked rows."""
+    ``memory`` what it takes decoded; ``marked`` counts its marked rows; ``indexed``
+    says whether it is kept with an index."""
 
     id: str
     parts: list[str]
@@ -30,6 +32,7 @@ class Entry:
     min_time: int
     max_time: int
     marked: int = 0
+    indexed: bool = True
 
 
 @dataclass
@@ -39,7 +42,8 @@ class Manifest:
     ``fingerprint`` says which query the state belongs to; ``settled[i]`` is the
     time up to which stream i's rows are useless, and its unmatched ones given out;
     ``watermark`` is that of the last step, in microseconds; ``timer`` is the
-    event-time timer that is set, in milliseconds.
+    event-time timer that is set, in milliseconds; ``flows[i]`` is what has been
+    measured of stream i, and ``service`` the rows a second that steps have managed.
     """
 
     fingerprint: str
@@ -47,10 +51,17 @@ class Manifest:
     settled: list[int | None]
     watermark: int | None = None
     timer: int | None = None
+    flows: list[Flow] = field(default_factory=list)
+    service: float | None = None
 
     @classmethod
     def empty(cls, fingerprint: str, streams: int) -> Manifest:
-        return cls(fingerprint, [[] for _ in range(streams)], [None] * streams)
+        return cls(
+            fingerprint,
+            [[] for _ in range(streams)],
+            [None] * streams,
+            flows=[Flow() for _ in range(streams)],
+        )
 
     def to_bytes(self) -> bytes:
         return json.dumps({"format": FORMAT, **asdict(self)}, separators=(",", ":")).encode()
@@ -65,7 +76,9 @@ class Manifest:
                 f"format {FORMAT}: start the query with a new checkpointLocation"
             )
         windows = [[Entry(**entry) for entry in window] for window in fields.pop("windows")]
-        return cls(windows=windows, **fields)
+        # Checkpoints of version 0.1 know no flows.
+        flows = [Flow(**flow) for flow in fields.pop("flows", ({},) * len(windows))]
+        return cls(windows=windows, flows=flows, **fields)
 
 
 def total_rows(entries: Sequence[Entry]) -> int:
@@ -74,3 +87,7 @@ def total_rows(entries: Sequence[Entry]) -> int:
 
 def total_bytes(entries: Sequence[Entry]) -> int:
     return sum(entry.bytes for entry in entries)
+
+
+def total_memory(entries: Sequence[Entry]) -> int:
+    return sum(entry.memory for entry in entries)

@@ -11,12 +11,16 @@ indexes alone; a mark on a row ("has matched") keeps its position.
 
 Invariant: ``codes`` is ascending, ``times`` is ascending within equal codes,
 and ``codes[i], times[i]`` are the code and time of row ``order[i]``.
+
+An index is made when it is first asked for. A segment whose index nobody asks for
+is *plain*: it costs nothing to keep, and a probe scans it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -33,61 +37,106 @@ Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Segment:
-    """Rows with their index. A stream without time has all times zero."""
+class Index:
+    """Where rows are, by (code, time)."""
 
-    rows: pa.RecordBatch
     codes: Ints
     times: Ints
     order: npt.NDArray[np.int32]
+
+    @classmethod
+    def of(cls, codes: Ints, times: Ints) -> Index:
+        order = sort_order(codes, times)
+        return cls(codes[order], times[order], order.astype(np.int32))
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Rows and the bounds of their times. A stream without time has all times zero."""
+
+    rows: pa.RecordBatch
     min_time: int
     max_time: int
 
     @classmethod
     def of(cls, rows: pa.RecordBatch) -> Segment:
-        """Index rows that have neither a null code nor a null time."""
-        codes, times = codes_of(rows), times_of(rows)
-        order = sort_order(codes, times)
+        """Rows that have neither a null code nor a null time."""
+        times = times_of(rows)
         bounds = (int(times.min()), int(times.max())) if len(times) else (0, 0)
-        return cls(rows, codes[order], times[order], order.astype(np.int32), *bounds)
+        return cls(rows, *bounds)
 
     @classmethod
-    def merge(cls, segments: Sequence[Segment]) -> Segment:
+    def merge(cls, segments: Sequence[Segment], *, indexed: bool = True) -> Segment:
         """One segment with the rows of all, in the given order."""
         rows = concat([segment.rows for segment in segments])
-        starts = np.cumsum([0] + [len(segment) for segment in segments[:-1]])
-        codes = np.concatenate([segment.codes for segment in segments])
-        times = np.concatenate([segment.times for segment in segments])
-        positions = np.concatenate(
-            [segment.order + start for segment, start in zip(segments, starts, strict=True)]
-        )
-        order = sort_order(codes, times)
         bounds = min(s.min_time for s in segments), max(s.max_time for s in segments)
-        return cls(rows, codes[order], times[order], positions[order].astype(np.int32), *bounds)
+        merged = cls(rows, *bounds)
+        return merged.with_index(_merged_index(segments)) if indexed else merged
+
+    @cached_property
+    def index(self) -> Index:
+        """The index, made now if there is none yet."""
+        return Index.of(codes_of(self.rows), times_of(self.rows))
+
+    @property
+    def has_index(self) -> bool:
+        return "index" in self.__dict__
+
+    def indexed(self) -> Segment:
+        """This segment, its index made."""
+        assert len(self.index.order) == len(self), "every row has its place in the index"
+        return self
+
+    def with_index(self, index: Index) -> Segment:
+        """This segment, with an index that was made before."""
+        self.__dict__["index"] = index
+        return self
 
     def __len__(self) -> int:
-        return len(self.order)
+        return len(self.rows)
 
-    def indexed(self) -> pa.RecordBatch:
-        """Rows and index as one record batch: the form kept in the local cache."""
-        columns = [*self.rows.columns]
-        columns += [pa.array(self.codes), pa.array(self.times), pa.array(self.order)]
-        names = [*self.rows.schema.names, *_INDEX_COLUMNS]
-        bounds = {"min_time": str(self.min_time), "max_time": str(self.max_time)}
-        return pa.RecordBatch.from_arrays(columns, names, metadata=bounds)
+    @property
+    def nbytes(self) -> int:
+        """What the rows and the index, if there is one, take in memory."""
+        return int(self.rows.nbytes) + (20 * len(self) if self.has_index else 0)
+
+    def to_batch(self) -> pa.RecordBatch:
+        """Rows, and the index if there is one, as one record batch: the form kept in
+        the local cache."""
+        columns, names = [*self.rows.columns], [*self.rows.schema.names]
+        if self.has_index:
+            index = self.index
+            columns += [pa.array(index.codes), pa.array(index.times), pa.array(index.order)]
+            names += _INDEX_COLUMNS
+        known = {"min_time": self.min_time, "max_time": self.max_time, "index": self.has_index}
+        metadata = {name: str(int(value)) for name, value in known.items()}
+        return pa.RecordBatch.from_arrays(columns, names, metadata=metadata)
 
     @classmethod
-    def from_indexed(cls, batch: pa.RecordBatch) -> Segment:
-        """The inverse of :meth:`indexed`; nothing is copied."""
-        user = batch.num_columns - len(_INDEX_COLUMNS)
-        codes, times, order = (
-            batch.column(user + i).to_numpy(zero_copy_only=True) for i in range(3)
-        )
-        bounds = (int(batch.schema.metadata[name]) for name in (b"min_time", b"max_time"))
+    def from_batch(cls, batch: pa.RecordBatch) -> Segment:
+        """The inverse of :meth:`to_batch`; nothing is copied."""
+        known = (b"min_time", b"max_time", b"index")
+        *bounds, indexed = (int(batch.schema.metadata[name]) for name in known)
+        user = batch.num_columns - (len(_INDEX_COLUMNS) if indexed else 0)
         rows = pa.RecordBatch.from_arrays(
             batch.columns[:user], schema=pa.schema([batch.schema.field(i) for i in range(user)])
         )
-        return cls(rows, codes, times, order, *bounds)
+        segment = cls(rows, *bounds)
+        if indexed:
+            arrays = (batch.column(user + i).to_numpy(zero_copy_only=True) for i in range(3))
+            segment.with_index(Index(*arrays))
+        return segment
+
+
+def _merged_index(segments: Sequence[Segment]) -> Index:
+    starts = np.cumsum([0] + [len(segment) for segment in segments[:-1]])
+    codes = np.concatenate([segment.index.codes for segment in segments])
+    times = np.concatenate([segment.index.times for segment in segments])
+    positions = np.concatenate(
+        [segment.index.order + start for segment, start in zip(segments, starts, strict=True)]
+    )
+    order = sort_order(codes, times)
+    return Index(codes[order], times[order], positions[order].astype(np.int32))
 
 
 def codes_of(rows: pa.RecordBatch) -> Ints:

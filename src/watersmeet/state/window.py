@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from watersmeet.state import compaction
 from watersmeet.state.cache import SegmentCache
-from watersmeet.state.manifest import Entry, total_rows
+from watersmeet.state.manifest import Entry, total_memory, total_rows
+from watersmeet.state.memory import OpenSegments
 from watersmeet.state.segment import Bools, Segment, concat, decode, encode, times_of
 from watersmeet.state.store import Store
 
@@ -25,6 +26,9 @@ from watersmeet.state.store import Store
 REWRITE_BELOW = 1 << 20
 #: No part is larger than this, before compression.
 PART_BYTES = 64 << 20
+#: Plain segments are merged up to this size in memory: a scan costs the same however
+#: its rows are cut, but for the cost of a call.
+PLAIN_BYTES = 8 << 20
 
 
 @dataclass
@@ -42,7 +46,9 @@ class Window:
     ``entries`` is the manifest's own list. ``length`` is in microseconds, None
     for a window without end; ``slot`` is how close the newest rows of segments
     must be in time to be merged (see :mod:`watersmeet.state.compaction`).
-    ``expired`` counts the rows that left because their time was over."""
+    ``indexed``: do new segments get an index? ``opened`` are the bucket's open segments,
+    ``largest`` limits the memory of a merged one. ``expired`` counts the rows that left
+    because their time was over."""
 
     entries: list[Entry]
     length: int | None
@@ -50,8 +56,10 @@ class Window:
     store: Store
     cache: SegmentCache
     counts: CacheCounts
+    opened: OpenSegments = field(default_factory=OpenSegments)
+    indexed: bool = True
+    largest: int = compaction.LARGEST
     expired: int = 0
-    _opened: dict[str, Segment] = field(default_factory=dict)
     _marks: dict[str, Bools] = field(default_factory=dict)
     _touched: set[str] = field(default_factory=set)
 
@@ -59,7 +67,7 @@ class Window:
 
     def open(self, entry: Entry) -> Segment:
         """The segment of an entry, from the cache or else from the store."""
-        segment = self._opened.get(entry.id)
+        segment = self.opened.get(entry.id)
         if segment is None:
             segment = self.cache.load(entry.id)
             if segment is not None and len(segment) == entry.rows:
@@ -67,9 +75,11 @@ class Window:
             else:
                 self.counts.misses += 1
                 segment = Segment.of(concat([decode(self._part(name)) for name in entry.parts]))
+                if entry.indexed:
+                    segment.indexed()
                 self.cache.save(entry.id, segment)
             assert len(segment) == entry.rows, f"segment {entry.id} lost rows"
-            self._opened[entry.id] = segment
+            self.opened.add(entry.id, segment)
         return segment
 
     def marks(self, entry: Entry) -> Bools:
@@ -96,6 +106,11 @@ class Window:
         """The rows that are stored."""
         return total_rows(self.entries)
 
+    @property
+    def memory(self) -> int:
+        """What the stored rows and their indexes take, decoded."""
+        return total_memory(self.entries)
+
     # -- changing --------------------------------------------------------------
 
     def mark(self, entry: Entry, positions: np.ndarray) -> None:
@@ -117,6 +132,13 @@ class Window:
         for entry in [e for e in self.entries if e.max_time <= until]:
             self.expired += entry.rows
             self.drop(entry)
+
+    def drop_oldest(self) -> Entry | None:
+        """Let go of the segment whose rows would leave first; that entry, if any."""
+        oldest = min(self.entries, key=lambda entry: entry.max_time, default=None)
+        if oldest is not None:
+            self.drop(oldest)
+        return oldest
 
     def drop(self, entry: Entry) -> None:
         """Forget a segment and all that belongs to it."""
@@ -143,7 +165,8 @@ class Window:
             marked = entry.marked if drop_marked else 0
             if 2 * max(marked, self._overdue(entry, until)) > entry.rows:
                 self._merge([entry], rewrite=True, drop_marked=drop_marked, until=until)
-        for group in compaction.merges(self.entries, self.slot):
+        limit = self.largest if self.indexed else min(self.largest, PLAIN_BYTES)
+        for group in compaction.merges(self.entries, self.slot, largest=limit):
             small = sum(entry.bytes for entry in group) < REWRITE_BELOW
             self._merge(group, rewrite=small, drop_marked=drop_marked, until=until)
 
@@ -157,14 +180,14 @@ class Window:
             return 0
         if entry.min_time > until:
             return 0
-        return int((self.open(entry).times <= until).sum())
+        return int((times_of(self.open(entry).rows) <= until).sum())
 
     def _merge(
         self, group: list[Entry], *, rewrite: bool, drop_marked: bool, until: int | None
     ) -> None:
         segments = [self.open(entry) for entry in group]
         marks = np.concatenate([self.marks(entry) for entry in group])
-        merged = Segment.merge(segments)
+        merged = Segment.merge(segments, indexed=self.indexed)
         if rewrite:
             useless = marks.copy() if drop_marked else np.zeros(len(marks), dtype=np.bool_)
             if until is not None:
@@ -186,17 +209,20 @@ class Window:
         self.settle_marks()
 
     def _admit(self, segment: Segment, parts: list[str], size: int, marks: Bools | None) -> Entry:
+        if self.indexed:
+            segment.indexed()
         entry = Entry(
             id=uuid.uuid4().hex,
             parts=parts,
             rows=len(segment),
             bytes=size,
-            memory=segment.rows.nbytes,
+            memory=segment.nbytes,
             min_time=segment.min_time,
             max_time=segment.max_time,
+            indexed=segment.has_index,
         )
         self.entries.append(entry)
-        self._opened[entry.id] = segment
+        self.opened.add(entry.id, segment)
         self.cache.save(entry.id, segment)
         if marks is not None and marks.any():
             self._marks[entry.id] = marks
@@ -208,7 +234,7 @@ class Window:
             self.store.delete(_marks_name(entry))
         self.entries.remove(entry)
         self.cache.discard(entry.id)
-        self._opened.pop(entry.id, None)
+        self.opened.discard(entry.id)
         self._marks.pop(entry.id, None)
         self._touched.discard(entry.id)
 
