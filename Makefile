@@ -1,12 +1,12 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test bench lint types lock clean
+.PHONY: help setup java demo test bench experiments lint types lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
 
 setup: java $(INSTALLED) ## make .venv from the lock file; look for Java 17 or newer
 
@@ -16,8 +16,12 @@ demo: setup ## run the demo
 test: lint types ## everything that must pass: lint, types, and the tests
 	$(BIN)/pytest
 
-bench: setup ## measure the window join against Spark's own joins
+bench: setup ## measure the window join against Spark's own joins, and its plans
 	$(BIN)/python -m benchmarks.window_join
+	$(BIN)/python -m benchmarks.window_plans
+
+experiments: setup ## run the papers' experiments again
+	$(BIN)/python -m experiments.window
 
 lint: setup ## ruff's rules and format, and which module may import which
 	$(BIN)/ruff check .
@@ -37,7 +41,7 @@ lock: $(BIN)/python ## write requirements.lock anew from pyproject.toml
 
 clean: ## remove caches and outputs (.venv stays)
 	rm -rf .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	rm -rf build dist demo-output bench-output spark-warehouse metastore_db derby.log
+	rm -rf build dist demo-output bench-output experiment-output spark-warehouse metastore_db derby.log
 	find . -path ./$(VENV) -prune -o -type d -name __pycache__ -exec rm -rf {} +
 
 java:

@@ -1,0 +1,1 @@
+"""Evaluating Window Joins over Unbounded Streams (Kang, Naughton, Viglas), run again."""
