@@ -16,9 +16,10 @@ demo: setup ## run the demo
 test: lint types ## everything that must pass: lint, types, and the tests
 	$(BIN)/pytest
 
-bench: setup ## measure the window join against Spark's own joins, and its plans
+bench: setup ## measure against Spark's own joins, and plans against each other
 	$(BIN)/python -m benchmarks.window_join
 	$(BIN)/python -m benchmarks.window_plans
+	$(BIN)/python -m benchmarks.metadata_join
 
 experiments: setup ## run the papers' experiments again
 	$(BIN)/python -m experiments.window

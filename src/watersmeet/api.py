@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from watersmeet.plan.planner import plan_join
 from watersmeet.spark import pipeline, session
 from watersmeet.spark.inputs import describe
 from watersmeet.spark.where import translate
-from watersmeet.spec import Budget, JoinSpec, StreamSpec
+from watersmeet.spec import Budget, JoinSpec, Punctuation, StreamSpec
 from watersmeet.state.cache import default_folder
 
 if TYPE_CHECKING:
@@ -59,6 +59,9 @@ def stream(
     delay: Duration | None = None,
     rate: float | None = None,
     keys: float | None = None,
+    unique: bool = False,
+    arrival: str | None = None,
+    punctuation: Punctuation | None = None,
 ) -> Stream:
     """Name a DataFrame and say what is known about it.
 
@@ -76,8 +79,16 @@ def stream(
     rate, keys
         Expected rows a second and expected number of keys, for the estimates in
         ``explain`` and the first choice of how to hold the stream's window.
+    unique
+        Each key comes at most once. Rows of the other stream leave when they have met it.
+    arrival
+        ``"clustered"``: rows of a key come together; ``"ordered"``: in ascending order of
+        the key. Rows of the other stream leave when their key is over.
+    punctuation
+        Rows in the stream that say which keys are over: :class:`Punctuation`.
     """
-    return Stream(df, describe(df, name, time=time, delay=delay, rate=rate, keys=keys))
+    spec = describe(df, name, time=time, delay=delay, rate=rate, keys=keys)
+    return Stream(df, replace(spec, unique=unique, arrival=arrival, punctuation=punctuation))
 
 
 def plan(
@@ -91,6 +102,9 @@ def plan(
     index: str | Mapping[str, str] = "auto",
     invalidation: str = "active",
     budget: Budget | None = None,
+    goal: str = "throughput",
+    violations: str = "fail",
+    emit_punctuations: bool = False,
 ) -> Plan:
     """Plan a join without running it; takes what :func:`join` takes."""
     for position, given in enumerate(streams):
@@ -109,6 +123,9 @@ def plan(
         index=index,
         invalidation=invalidation,
         budget=budget,
+        goal=goal,
+        violations=violations,
+        emit_punctuations=emit_punctuations,
     )
     spark = streams[0].df.sparkSession
     session.check(spark)
@@ -130,6 +147,9 @@ def join(
     index: str | Mapping[str, str] = "auto",
     invalidation: str = "active",
     budget: Budget | None = None,
+    goal: str = "throughput",
+    violations: str = "fail",
+    emit_punctuations: bool = False,
 ) -> DataFrame:
     """Join streams by key within windows of time.
 
@@ -159,6 +179,15 @@ def join(
         ``"lazy"``, when their window is probed. It never changes the result.
     budget
         What the join may use, and what happens to more than that: :class:`Budget`.
+    goal
+        ``"throughput"``: rows whose key is over are purged many punctuations at a time;
+        ``"memory"``: at once.
+    violations
+        What happens when a stream brings a row that it had promised not to bring:
+        ``"fail"``, ``"drop"`` (and count it) or ``"keep"``.
+    emit_punctuations
+        Hand on punctuations: the result gets a column ``is_punctuation``, and a punctuation
+        leaves when all results that it covers have left.
 
     Returns
     -------
@@ -176,5 +205,8 @@ def join(
         index=index,
         invalidation=invalidation,
         budget=budget,
+        goal=goal,
+        violations=violations,
+        emit_punctuations=emit_punctuations,
     )
     return planned.dataframe()

@@ -8,9 +8,11 @@
     │   ├── KeyTypeError, UnsupportedTypeError
     │   ├── DurationError, WindowError, UnboundedStateError
     │   ├── StreamNameError, MixedInputError
-    │   └── JoinTypeError, PredicateError, BudgetError, StrategyError
+    │   ├── JoinTypeError, PredicateError, BudgetError, StrategyError
+    │   └── PunctuationError
     ├── SessionError    the Spark session is not set up
     ├── StateError      a checkpoint that does not fit the query
+    ├── ViolationError  a stream brought a row that it had promised not to bring
     ├── OverBudget      a budget with overflow="fail" would be passed
     └── InternalError   a bug of Watersmeet itself
 
@@ -85,6 +87,14 @@ class BudgetError(PlanError):
 
 class StrategyError(PlanError):
     """``index`` or ``invalidation`` is not one of the ways there are."""
+
+
+class PunctuationError(PlanError):
+    """What is said about a stream's keys or punctuations does not fit the stream."""
+
+
+class ViolationError(WatersmeetError):
+    """A row came that a punctuation, an order or a unique key had excluded."""
 
 
 class OverBudget(WatersmeetError):

@@ -20,6 +20,14 @@ EVENT_TIME = "event_time"
 INDEXES = ("auto", "always", "never")
 #: When expired rows leave: whenever the watermark moves, or when their window is probed.
 INVALIDATIONS = ("active", "lazy")
+#: In which order a stream's rows may come, by their keys.
+ARRIVALS = ("clustered", "ordered")
+#: What may happen to a row that the stream had promised not to bring.
+VIOLATIONS = ("fail", "drop", "keep")
+#: What a join may be optimised for.
+GOALS = ("throughput", "memory")
+#: The column that tells a punctuation from a row of the result.
+IS_PUNCTUATION = "is_punctuation"
 #: What may happen when a budget is too small.
 OVERFLOWS = ("spill", "shed", "fail")
 
@@ -47,6 +55,25 @@ class Budget:
 
 
 @dataclass(frozen=True)
+class Punctuation:
+    """Rows inside a stream that say what it will not bring any more.
+
+    Parameters
+    ----------
+    when
+        A SQL condition over the stream's columns that holds for punctuations. In them, a
+        key column that is not null is that constant, and a null stands for any value.
+    low, high
+        Columns with the bounds, both included, of a range of keys that a punctuation
+        closes (null: without bound). Its key column is null then.
+    """
+
+    when: str
+    low: str | None = None
+    high: str | None = None
+
+
+@dataclass(frozen=True)
 class Column:
     """A column of a stream: its name and its Spark type."""
 
@@ -63,6 +90,9 @@ class StreamSpec:
     ``delay`` is that watermark's). ``rate`` is the expected rows a second and
     ``keys`` the expected number of keys, if the user gave them: they feed estimates
     only, never a result.
+
+    ``unique``, ``arrival`` and ``punctuation`` are what the stream promises about its keys:
+    each comes once; they come together or in order; they are closed by punctuations.
     """
 
     name: str
@@ -73,6 +103,14 @@ class StreamSpec:
     watermarked: bool = False
     rate: float | None = None
     keys: float | None = None
+    unique: bool = False
+    arrival: str | None = None
+    punctuation: Punctuation | None = None
+
+    @property
+    def closes(self) -> bool:
+        """Does the stream ever say that a key will not come any more?"""
+        return self.unique or self.arrival is not None or self.punctuation is not None
 
     def column(self, name: str) -> Column:
         """The column of that name, which the planner has made sure exists."""
@@ -83,7 +121,8 @@ class StreamSpec:
 class OutputColumn:
     """A column of the result and where its values come from.
 
-    ``stream`` and ``column`` name the source; both are None for ``event_time``.
+    ``stream`` and ``column`` name the source; both are None for ``event_time`` and
+    ``is_punctuation``.
     For a key column, ``key`` is its position among the keys and the value is
     taken from whichever stream has the row.
     """
@@ -116,6 +155,9 @@ class JoinSpec:
     index: tuple[str, ...] = ("auto", "auto")
     invalidation: str = "active"
     budget: Budget | None = None
+    goal: str = "throughput"
+    violations: str = "fail"
+    emit_punctuations: bool = False
 
     @property
     def streaming(self) -> bool:

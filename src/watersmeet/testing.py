@@ -36,11 +36,12 @@ import pyarrow.compute as pc
 from watersmeet import durations
 from watersmeet.errors import StreamNameError, did_you_mean
 from watersmeet.operators.base import Counters
+from watersmeet.operators.closing import HIGH, LOW, PUNCTUATION, for_one_bucket
 from watersmeet.operators.equi_join import END_OF_TIME, EquiJoin
 from watersmeet.operators.layout import is_exact, key_name, lay_out, stored_names
 from watersmeet.operators.predicate import Predicate
 from watersmeet.plan.planner import plan_join
-from watersmeet.spec import Budget, Column, JoinSpec, StreamSpec
+from watersmeet.spec import Budget, Column, JoinSpec, Punctuation, StreamSpec
 from watersmeet.state.bucket import BucketState
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.segment import CODE, TIME, concat
@@ -70,6 +71,9 @@ class LocalStream:
     schema: pa.Schema
     time: str | None = None
     delay: str | timedelta | None = None
+    unique: bool = False
+    arrival: str | None = None
+    punctuation: Punctuation | None = None
 
 
 class LocalJoin:
@@ -92,6 +96,9 @@ class LocalJoin:
         index: Any = "auto",
         invalidation: str = "active",
         budget: Budget | None = None,
+        goal: str = "throughput",
+        violations: str = "fail",
+        emit_punctuations: bool = False,
         buckets: int = 1,
         restart: LocalJoin | None = None,
         folder: str | None = None,
@@ -106,6 +113,9 @@ class LocalJoin:
             index=index,
             invalidation=invalidation,
             budget=budget,
+            goal=goal,
+            violations=violations,
+            emit_punctuations=emit_punctuations,
         )
         self.spec: JoinSpec = replace(spec, where=where.sql if where else None)
         schemas = [_in_utc(stream.schema) for stream in streams.values()]
@@ -165,7 +175,7 @@ class LocalJoin:
     def _step(self, bucket: int, rows: list[pa.RecordBatch | None]) -> Iterable[pa.RecordBatch]:
         state = self._state(bucket)
         results = list(self.join.step([rows], self.watermark, state, self.counters))
-        state.commit(drop_marked=self.join.done_when_matched)
+        state.commit()
         for counters, window in zip(self.counters.streams, state.windows, strict=True):
             counters.expired += window.expired
         self.counters.cache_hits += state.cache_counts.hits
@@ -198,6 +208,8 @@ class LocalJoin:
             for name, kind in zip(keys, self.spec.key_types, strict=True)
         ]
         columns = {CODE: _code(typed, exact=is_exact(self.spec))}
+        if stream.punctuation is not None:
+            columns |= self._punctuation(stream.punctuation, rows)
         if stream.time:
             columns[TIME] = rows.column(stream.time)
         if not is_exact(self.spec):
@@ -207,13 +219,33 @@ class LocalJoin:
                 columns[stored] = rows.column(name)
         return pa.RecordBatch.from_pydict(columns)
 
+    def _punctuation(self, given: Punctuation, rows: pa.RecordBatch) -> dict[str, pa.Array]:
+        frame = pl.from_arrow(rows)
+        flags = frame.select(pl.sql_expr(given.when).fill_null(False).alias("flag"))  # type: ignore[union-attr]
+        columns = {PUNCTUATION: flags["flag"].to_arrow()}
+        kind = _arrow_type(self.spec.key_types[0])
+        for name, bound in ((LOW, given.low), (HIGH, given.high)):
+            if is_exact(self.spec):
+                values = pa.nulls(len(rows), kind) if bound is None else rows.column(bound)
+                columns[name] = _code([values.cast(kind)], exact=True)
+        return columns
+
 
 def _stream_spec(name: str, stream: LocalStream) -> StreamSpec:
     delay = None
     if stream.delay is not None:
         delay = durations.parse(stream.delay, argument=f"delay of stream {name!r}")
     columns = tuple(Column(field.name, _spark_name(field.type)) for field in _in_utc(stream.schema))
-    return StreamSpec(name, columns, streaming=True, time=stream.time, delay=delay)
+    return StreamSpec(
+        name,
+        columns,
+        streaming=True,
+        time=stream.time,
+        delay=delay,
+        unique=stream.unique,
+        arrival=stream.arrival,
+        punctuation=stream.punctuation,
+    )
 
 
 def _in_utc(schema: pa.Schema) -> pa.Schema:
@@ -267,5 +299,6 @@ def _code(keys: list[pa.Array], *, exact: bool) -> pa.Array:
 def _of_bucket(rows: pa.RecordBatch | None, bucket: int, count: int) -> pa.RecordBatch | None:
     if rows is None or count == 1:
         return rows
+    rows, everywhere = for_one_bucket(rows)
     codes = rows.column(CODE).fill_null(0).to_numpy(zero_copy_only=False)
-    return rows.filter(pa.array(codes % count == bucket))
+    return concat([rows.filter(pa.array(codes % count == bucket)), everywhere])

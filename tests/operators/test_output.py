@@ -127,10 +127,10 @@ def test_rows_that_do_not_fit_into_one_batch_come_in_several(
     # Given that, as with very wide values, no batch of more than three rows can be built,
     build = Output._build
 
-    def narrow(self: Output, sides: dict, count: int) -> pa.RecordBatch:
+    def narrow(self: Output, sides: dict, count: int, *, punctuation: bool) -> pa.RecordBatch:
         if count > 3:
             raise pa.ArrowInvalid("Take operation overflowed binary array capacity")
-        return build(self, sides, count)
+        return build(self, sides, count, punctuation=punctuation)
 
     monkeypatch.setattr(Output, "_build", narrow)
     # when eight rows are asked for, then they come, in order, in batches that can be built.

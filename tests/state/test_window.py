@@ -68,11 +68,13 @@ def owned(window: Window) -> Iterator[str]:
         yield from entry.parts
         if entry.marked:
             yield f"marks/{entry.id}"
+        if entry.gone:
+            yield f"gone/{entry.id}"
 
 
-def commit(window: Window, *, drop_marked: bool = False, until: int | None = None) -> None:
-    window.settle_marks()
-    window.compact(drop_marked=drop_marked, until=until)
+def commit(window: Window, *, until: int | None = None) -> None:
+    window.settle_bitmaps()
+    window.compact(until=until)
     assert values(window) == set(owned(window)), "the store holds what the entries name, no more"
 
 
@@ -152,23 +154,41 @@ def test_a_merge_keeps_rows_and_marks(
         assert numbers(again, marked=True) == [0, 3, 4, 7, 8, 11, 12, 15]
 
 
-def test_marked_rows_leave_when_they_are_the_greater_part(window: Window) -> None:
-    add(window, 1, 2, 3, 4, marked=(1, 2))
-    commit(window, drop_marked=True)
+def test_rows_that_are_gone_leave_when_they_are_the_greater_part(window: Window) -> None:
+    entry = add(window, 1, 2, 3, 4, marked=(4,))
+    assert window.let_go(entry, np.array([0, 1, 1])) == 2
+    assert window.let_go(entry, np.array([1])) == 0
+    commit(window)
     assert numbers(window) == [1, 2, 3, 4]
-    window.mark(window.entries[0], np.array([2]))
-    commit(window, drop_marked=True)
-    assert numbers(window) == [4]
-    window.mark(window.entries[0], np.array([0]))
-    commit(window, drop_marked=True)
+    assert window.rows == 2, "they do not count any more"
+    assert reopened(window).gone(window.entries[0]).tolist() == [True, True, False, False]
+    window.let_go(window.entries[0], np.array([2]))
+    commit(window)
+    assert numbers(window) == numbers(window, marked=True) == [4]
+    window.let_go(window.entries[0], np.array([0]))
+    commit(window)
     assert (window.entries, values(window)) == ([], set())
 
 
-def test_a_merge_that_rewrites_drops_marked_rows(window: Window) -> None:
+def test_a_merge_that_rewrites_drops_rows_that_are_gone(window: Window) -> None:
     for start in range(0, 12, 3):
-        add(window, start, start + 1, start + 2, marked=(start,))
-    commit(window, drop_marked=True)
+        window.let_go(add(window, start, start + 1, start + 2), np.array([0]))
+    commit(window)
     assert numbers(window) == [1, 2, 4, 5, 7, 8, 10, 11]
+
+
+def test_a_merge_that_does_not_rewrite_carries_both_bitmaps(
+    window: Window, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(window_module, "REWRITE_BELOW", 0)
+    for start in range(0, 12, 3):
+        window.let_go(add(window, start, start + 1, start + 2, marked=(start + 2,)), np.array([0]))
+    commit(window)
+    (entry,) = window.entries
+    assert (entry.marked, entry.gone, window.rows) == (4, 4, 8)
+    again = reopened(window, cached=False)
+    assert again.gone(entry).tolist() == [True, False, False] * 4
+    assert again.marks(entry).tolist() == [False, False, True] * 4
 
 
 def test_rows_whose_time_is_over_leave_when_they_are_the_greater_part(window: Window) -> None:
@@ -226,20 +246,20 @@ def test_overlapping_includes_the_bounds(window: Window) -> None:
         st.tuples(
             st.integers(1, 5),  # rows that arrive
             st.integers(0, 2500),  # how far time goes on
-            st.lists(st.integers(0, 99), max_size=4),  # which rows are marked, of those stored
+            st.lists(st.integers(0, 99), max_size=4),  # which rows are marked, or gone
             st.booleans(),  # is the cache lost?
         ),
         min_size=1,
         max_size=15,
     ),
-    drop_marked=st.booleans(),
+    gone=st.booleans(),
     rewrite_below=st.sampled_from([0, 1500, 1 << 20]),
     part_bytes=st.sampled_from([1, 100, 1 << 20]),
 )
 def test_any_history_keeps_what_it_must(
     tmp_path_factory: pytest.TempPathFactory,
     steps: list[tuple[int, int, list[int], bool]],
-    drop_marked: bool,
+    gone: bool,
     rewrite_below: int,
     part_bytes: int,
 ) -> None:
@@ -265,17 +285,20 @@ def test_any_history_keeps_what_it_must(
                 window.drop(entry)
             for entry in window.entries:
                 for position in {mark % entry.rows for mark in marks}:
-                    window.mark(entry, np.array([position]))
+                    (window.let_go if gone else window.mark)(entry, np.array([position]))
                     marked.add(window.open(entry).rows.column("n")[position].as_py())
             add(window, *range(number, number + arriving), time=now)
             alive |= dict.fromkeys(range(number, number + arriving), now)
             number += arriving
-            commit(window, drop_marked=drop_marked)
+            commit(window)
             needed = {n for n, time in alive.items() if time > now - LENGTH}
             found = numbers(window)
             assert len(set(found)) == len(found), "no row twice"
-            assert needed - (marked if drop_marked else set()) <= set(found) <= set(alive)
-            assert set(numbers(window, marked=True)) == marked & set(found)
+            assert needed - (marked if gone else set()) <= set(found) <= set(alive)
+            if gone:
+                assert window.rows == len(set(found) - marked)
+            else:
+                assert set(numbers(window, marked=True)) == marked & set(found)
         for entry in list(window.entries):
             window.drop(entry)
         assert values(window) == set()
@@ -285,7 +308,7 @@ class TestBucketState:
     def test_state_of_another_query_is_refused(self, tmp_path: Path) -> None:
         store, cache = MemoryStore(), SegmentCache(str(tmp_path), 1 << 30)
         state = BucketState(store, cache, fingerprint="left join", lengths=[1, 1], delay=0)
-        state.commit(drop_marked=[False, False])
+        state.commit()
         with pytest.raises(StateError, match="left join(.|\n)*inner join"):
             BucketState(store, cache, fingerprint="inner join", lengths=[1, 1], delay=0)
 
@@ -294,7 +317,7 @@ class TestBucketState:
         state = BucketState(store, cache, fingerprint="q", lengths=[LENGTH, None], delay=0)
         add(state.windows[1], 1, 2, 3, marked=(2,))
         state.manifest.settled[0] = 42
-        state.commit(drop_marked=[False, False])
+        state.commit()
         again = BucketState(store, cache, fingerprint="q", lengths=[LENGTH, None], delay=0)
         assert [window.rows for window in again.windows] == [0, 3]
         assert numbers(again.windows[1], marked=True) == [2]

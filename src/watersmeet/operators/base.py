@@ -13,6 +13,11 @@ class StreamCounters:
     late: int = 0
     shed: int = 0
     unmatchable: int = 0
+    violations: int = 0
+    punctuations: int = 0
+    propagated: int = 0
+    dropped: int = 0
+    purged: int = 0
     expired: int = 0
     state_rows: int = 0
     state_bytes: int = 0

@@ -23,6 +23,10 @@ watermark closes: behind that watermark, but never behind the one of the step
 before. So such rows are late by the previous watermark, as in Spark's own
 operators, and nothing is let go before all new rows have met it.
 
+**What is known about keys.** A stream may promise that a key comes once, or is over
+(:mod:`watersmeet.operators.closing`). Rows that can meet nothing any more are then let go,
+or not stored at all (:mod:`watersmeet.operators.purging`), window or not.
+
 **What may vary.** How a window is held (:mod:`watersmeet.operators.holding`) and when its
 expired rows leave: *actively*, whenever the watermark moves, or *lazily*, when the window
 is probed, which spares steps and takes memory. Neither changes the result. What does not
@@ -41,9 +45,12 @@ import pyarrow.compute as pc
 
 from watersmeet.operators import calibration, holding, shedding
 from watersmeet.operators.base import Counters
+from watersmeet.operators.closing import split
+from watersmeet.operators.keys import same_keys
 from watersmeet.operators.layout import JoinLayout
 from watersmeet.operators.output import Output, Positions, piece_rows
 from watersmeet.operators.probe import probe
+from watersmeet.operators.purging import Purging
 from watersmeet.plan.cost import keeping_indexed, keeping_plain
 from watersmeet.state.bucket import BucketState
 from watersmeet.state.cache import default_folder
@@ -85,11 +92,14 @@ class EquiJoin:
         self._pairs = how not in ("semi", "anti")
         #: Does an unmatched row of stream i appear in the result?
         self._preserved = layout.preserved
-        #: Must stream i's rows know whether they have matched?
-        self._tracked = (self._preserved[0] or how == "semi", self._preserved[1])
         #: Is a row of stream i done with when it has matched?
-        self.done_when_matched = (not self._pairs, False)
+        self._done_when_matched = (not self._pairs, False)
         self._output = Output(layout)
+        #: A stream whose keys are unique comes first: the others' rows then find it stored,
+        #: and need not be stored themselves (metadata paper, section 4.1).
+        self._order = sorted(
+            range(len(layout.inputs)), key=lambda stream: not layout.inputs[stream].unique
+        )
 
     @property
     def lengths(self) -> list[int | None]:
@@ -111,15 +121,23 @@ class EquiJoin:
         self._hold(state)
         shares = shedding.kept_shares(self.layout.budget, state, self._row_width)
         arrivals = [Arrivals() for _ in state.windows]
+        purging = self._purging(state)
         for chunk in chunks:
-            for stream, rows in enumerate(chunk):
+            for stream in self._order:
+                rows = chunk[stream]
                 if rows is not None and len(rows):
+                    rows, punctuations = split(rows)
+                    purging.note(stream, punctuations)
                     own = self.layout.inputs[stream].own_watermark
                     rows = self._in_time(stream, rows, previous if own else watermark, counters)
+                    rows = purging.checked(stream, rows, counters)
                     arrivals[stream].add(rows)
                     rows = self._let_in(stream, rows, shares[stream], counters)
                     for part in self._parts(rows):
-                        yield from counted(self._arrive(stream, part, state, counters), counters)
+                        results_of = self._arrive(stream, part, state, purging, counters)
+                        yield from counted(results_of, counters)
+        paused = not any(arrived.rows for arrived in arrivals)
+        yield from counted(purging.finish(counters, paused=paused), counters)
         if watermark is not None:
             yield from self.advance(watermark, state, counters, arrivals)
             state.manifest.watermark = watermark
@@ -161,6 +179,9 @@ class EquiJoin:
             return True
         over = sum(entry.rows for entry in window.entries if entry.max_time <= until)
         return 2 * over > window.rows
+
+    def _purging(self, state: BucketState) -> Purging:
+        return Purging(self.layout, state, self._output)
 
     # -- what a step knows and decides ------------------------------------------
 
@@ -234,7 +255,7 @@ class EquiJoin:
                 continue
             segment = window.open(entry)
             times = times_of(segment.rows)
-            due = (times <= until) & ~window.marks(entry)
+            due = (times <= until) & ~window.marks(entry) & ~window.gone(entry)
             if since is not None:
                 due &= times > since
             yield from self._output.alone(stream, segment.rows, np.flatnonzero(due))
@@ -254,7 +275,12 @@ class EquiJoin:
         return rows.filter(in_time) if late else rows
 
     def _arrive(
-        self, stream: int, rows: pa.RecordBatch, state: BucketState, counters: Counters
+        self,
+        stream: int,
+        rows: pa.RecordBatch,
+        state: BucketState,
+        purging: Purging,
+        counters: Counters,
     ) -> Iterator[pa.RecordBatch]:
         """New rows of one stream meet what is stored of the other, then are stored."""
         rows, unmatchable = self._sift(rows)
@@ -263,15 +289,26 @@ class EquiJoin:
             yield from self._output.alone(stream, unmatchable, np.arange(len(unmatchable)))
         if not len(rows):
             return
-        fresh = Segment.of(rows)
+        fresh, window = Segment.of(rows), state.windows[1 - stream]
         matched = np.zeros(len(fresh), dtype=np.bool_)
+        done = purging.needless(stream, fresh)
         for entry, mine, theirs in self._meet(stream, fresh, state, counters):
-            yield from self._results(stream, fresh, matched, mine, state, entry, theirs)
-        if self.done_when_matched[stream] and matched.any():
-            fresh = Segment.of(rows.filter(pa.array(~matched)))
-            matched = np.zeros(len(fresh), dtype=np.bool_)
+            pairs = self._holding(stream, fresh.rows, window.open(entry).rows, mine, theirs)
+            yield from self._results(stream, fresh, matched, state, entry, *pairs)
+            if self.layout.inputs[1 - stream].unique:
+                done[mine] = True  # they have met their one
+            if self.layout.inputs[stream].unique and len(theirs):
+                yield from purging.let_go(1 - stream, window, entry.id, theirs, counters)
+        if self._done_when_matched[stream]:
+            done |= matched
+        if self._preserved[stream]:
+            unmatched = np.flatnonzero(done & ~matched)
+            yield from self._output.alone(stream, fresh.rows, unmatched)
         state.manifest.flows[stream].sample_keys(codes_of(rows))
-        state.windows[stream].add(fresh, matched)
+        if done.any():
+            counters.streams[stream].dropped += int(done.sum())
+            fresh, matched = Segment.of(rows.filter(pa.array(~done))), matched[~done]
+        state.windows[stream].add(fresh, matched if self._preserved[stream] else None)
         if self.layout.budget is not None:
             names = [layout.name for layout in self.layout.inputs]
             shedding.fit(self.layout.budget, state, names)
@@ -292,7 +329,8 @@ class EquiJoin:
     def _meet(
         self, stream: int, fresh: Segment, state: BucketState, counters: Counters
     ) -> Iterator[tuple[Entry, Positions, Positions]]:
-        """Matching positions among fresh rows and each stored segment, in pieces."""
+        """Positions of fresh rows and of stored ones with equal keys and close in time, in
+        pieces."""
         window = state.windows[1 - stream]
         before, after = window.length, self.layout.inputs[stream].window
         earliest = -END_OF_TIME if before is None else fresh.min_time - before
@@ -302,9 +340,15 @@ class EquiJoin:
             counters.probes += len(fresh)
             size = piece_rows(fresh.rows, stored.rows, limit=self._piece_limit)
             for mine, theirs in probe(fresh, stored, before, after).pieces(size):
-                yield entry, *self._confirm(stream, fresh.rows, stored.rows, mine, theirs)
+                if entry.gone:
+                    there = ~window.gone(entry)[theirs]
+                    mine, theirs = mine[there], theirs[there]
+                if not self.layout.exact:
+                    equal = same_keys(self.layout, fresh.rows, stored.rows, mine, theirs)
+                    mine, theirs = mine[equal], theirs[equal]
+                yield entry, mine, theirs
 
-    def _confirm(
+    def _holding(
         self,
         stream: int,
         fresh: pa.RecordBatch,
@@ -312,52 +356,44 @@ class EquiJoin:
         mine: Positions,
         theirs: Positions,
     ) -> tuple[Positions, Positions]:
-        """Of candidate pairs, those with equal keys for which the predicate holds."""
-        if not self.layout.exact:
-            equal = np.ones(len(mine), dtype=np.bool_)
-            for name in self.layout.key_columns:
-                ours, others = fresh.column(name), stored.column(name)
-                equal &= _equal(ours.take(pa.array(mine)), others.take(pa.array(theirs)))
-            if not equal.all():
-                mine, theirs = mine[equal], theirs[equal]
+        """Of pairs with equal keys, those for which the predicate holds."""
         predicate = self.layout.predicate
-        if predicate is not None and len(mine):
-            sides = {stream: (fresh, mine), 1 - stream: (stored, theirs)}
-            columns = []
-            for index, name in predicate.columns:
-                rows, positions = sides[index]
-                layout = self.layout.inputs[index]
-                chosen = rows.select([layout.stored[name]]).take(pa.array(positions))
-                columns.append(layout.read(chosen, name))
-            holds = predicate.mask(columns)
-            mine, theirs = mine[holds], theirs[holds]
-        return mine, theirs
+        if predicate is None or not len(mine):
+            return mine, theirs
+        sides = {stream: (fresh, mine), 1 - stream: (stored, theirs)}
+        columns = []
+        for index, name in predicate.columns:
+            rows, positions = sides[index]
+            layout = self.layout.inputs[index]
+            chosen = rows.select([layout.stored[name]]).take(pa.array(positions))
+            columns.append(layout.read(chosen, name))
+        holds = predicate.mask(columns)
+        return mine[holds], theirs[holds]
 
     def _results(
         self,
         stream: int,
         fresh: Segment,
         matched: np.ndarray,
-        mine: Positions,
         state: BucketState,
         entry: Entry,
+        mine: Positions,
         theirs: Positions,
     ) -> Iterator[pa.RecordBatch]:
-        """What a piece of matching pairs adds to the result; marks what it matched."""
+        """What a piece of matching pairs adds to the result; notes what it matched."""
         window = state.windows[1 - stream]
         stored = window.open(entry)
         if self._pairs:
             ours, others = (fresh.rows, mine), (stored.rows, theirs)
             yield from self._output.pairs(*((ours, others) if stream == 0 else (others, ours)))
         elif self.layout.how == "semi":
-            if stream == 0:
-                first, rows = np.unique(mine[~matched[mine]]), fresh.rows
-            else:
-                first, rows = np.unique(theirs[~window.marks(entry)[theirs]]), stored.rows
-            yield from self._output.alone(0, rows, first)
-        if self._tracked[stream]:
-            matched[mine] = True
-        if self._tracked[1 - stream]:
+            first = mine[~matched[mine]] if stream == 0 else theirs
+            rows = fresh.rows if stream == 0 else stored.rows
+            yield from self._output.alone(0, rows, np.unique(first))
+        matched[mine] = True
+        if self._done_when_matched[1 - stream]:
+            window.let_go(entry, theirs)
+        elif self._preserved[1 - stream]:
             window.mark(entry, theirs)
 
 
@@ -366,14 +402,3 @@ def counted(results: Iterator[pa.RecordBatch], counters: Counters) -> Iterator[p
     for batch in results:
         counters.results += len(batch)
         yield batch
-
-
-def _equal(left: pa.Array, right: pa.Array) -> np.ndarray:
-    """Are keys equal, as SQL's join sees it? NaN equals NaN; the runtime has made
-    -0.0 into 0.0."""
-    if pa.types.is_floating(left.type):
-        a, b = left.to_numpy(), right.to_numpy()
-        same: np.ndarray = (a == b) | (np.isnan(a) & np.isnan(b))
-    else:
-        same = pc.equal(left, right).to_numpy(zero_copy_only=False)
-    return same

@@ -26,8 +26,11 @@ from watersmeet.operators.holding import expected
 from watersmeet.operators.predicate import Predicate
 from watersmeet.operators.shedding import BucketBudget
 from watersmeet.plan.cost import Direction
-from watersmeet.spec import Budget, JoinSpec
+from watersmeet.spec import IS_PUNCTUATION, Budget, JoinSpec
 from watersmeet.state.segment import CODE, TIME
+
+#: For throughput, rows are purged after so many punctuations (metadata paper, section 6.2).
+PURGE_AFTER = 100
 
 #: Spark types of a single key whose value serves as the code.
 EXACT_TYPES = frozenset({"tinyint", "smallint", "int", "bigint", "date", "timestamp"})
@@ -45,7 +48,8 @@ class InputLayout:
     ``stored`` tells, for each column of the user's that something reads, under
     which name it is stored; for an exact key that name is ``#code``.
     ``types`` are the columns' own types. ``own_watermark``: the stream brought a
-    watermark of its own.
+    watermark of its own. ``unique`` and ``arrival`` are what it promises about its keys,
+    ``closes`` whether it ever closes any.
     """
 
     name: str
@@ -53,6 +57,9 @@ class InputLayout:
     own_watermark: bool
     stored: dict[str, str]
     types: dict[str, pa.DataType]
+    unique: bool = False
+    arrival: str | None = None
+    closes: bool = False
 
     def read(self, rows: pa.RecordBatch, column: str) -> pa.Array:
         """A column of the user's, from stored rows."""
@@ -63,11 +70,13 @@ class InputLayout:
 @dataclass(frozen=True)
 class Source:
     """Where a column of the result comes from: a key (from whichever side has
-    the row), a stored column of one stream, or, with neither, the event time."""
+    the row), a stored column of one stream, whether it is a punctuation, or, with none of
+    these, the event time."""
 
     key: int | None = None
     stream: int | None = None
     stored: str | None = None
+    punctuation: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,9 +85,11 @@ class JoinLayout:
     schema of the result; ``sources[i]`` tells where its column i comes from;
     ``preserved[i]``: does an unmatched row of stream i appear in it?
 
-    ``index[i]`` and ``invalidation`` say how windows are held and when expired rows
-    leave; ``expected[i]`` is what to expect of a bucket's window at first; ``budget`` is a
-    bucket's part of what the query may use."""
+    ``index[i]`` and ``invalidation`` say how windows are held and when expired rows leave;
+    ``purge_after`` is the number of punctuations after which rows are purged, and
+    ``violations`` what happens to rows that they exclude; ``expected[i]`` is what to expect
+    of a bucket's window at first; ``budget`` is a bucket's part of what the query may
+    use."""
 
     inputs: tuple[InputLayout, ...]
     how: str
@@ -94,6 +105,9 @@ class JoinLayout:
     invalidation: str
     expected: tuple[Direction | None, ...]
     budget: BucketBudget | None
+    purge_after: int
+    violations: str
+    emit_punctuations: bool
 
     @property
     def key_columns(self) -> tuple[str, ...]:
@@ -129,13 +143,14 @@ def lay_out(
         stored = stored_names(spec, position, predicate)
         types = {field.name: field.type for field in schema}
         window, own = spec.windows[position], stream.watermarked
-        inputs.append(InputLayout(stream.name, window, own, stored, types))
+        promises = stream.unique, stream.arrival, stream.closes
+        inputs.append(InputLayout(stream.name, window, own, stored, types, *promises))
     sources = []
     for column in spec.output:
         if column.key is not None:
             sources.append(Source(key=column.key))
         elif column.stream is None or column.column is None:
-            sources.append(Source())
+            sources.append(Source(punctuation=column.name == IS_PUNCTUATION))
         else:
             name = inputs[column.stream].stored[column.column]
             sources.append(Source(stream=column.stream, stored=name))
@@ -154,6 +169,9 @@ def lay_out(
         invalidation=spec.invalidation,
         expected=tuple(expected_of(spec, buckets)),
         budget=None if spec.budget is None else _bucket_budget(spec.budget, buckets, cores),
+        purge_after=1 if spec.goal == "memory" else PURGE_AFTER,
+        violations=spec.violations,
+        emit_punctuations=spec.emit_punctuations,
     )
 
 

@@ -39,29 +39,35 @@ class Output:
         return self._pieces({0: first, 1: second})
 
     def alone(
-        self, stream: int, rows: pa.RecordBatch, chosen: Positions
+        self, stream: int, rows: pa.RecordBatch, chosen: Positions, *, punctuation: bool = False
     ) -> Iterator[pa.RecordBatch]:
         """One result row for each chosen row of one stream, in pieces, the other
         stream's columns null."""
         size = piece_rows(rows)
         for start in range(0, len(chosen), size):
-            yield from self._pieces({stream: (rows, chosen[start : start + size])})
+            side = rows, chosen[start : start + size]
+            yield from self._pieces({stream: side}, punctuation=punctuation)
 
-    def _pieces(self, sides: dict[int, Side]) -> Iterator[pa.RecordBatch]:
+    def _pieces(
+        self, sides: dict[int, Side], *, punctuation: bool = False
+    ) -> Iterator[pa.RecordBatch]:
         """The rows at those positions, as one batch. If wide values do not fit into one
         (Arrow's limit is 2 GiB a column), as several."""
         count = len(next(iter(sides.values()))[1])
         if count == 0:
             return
         try:
-            yield self._build(sides, count)
+            yield self._build(sides, count, punctuation=punctuation)
         except pa.ArrowInvalid:
             if count == 1:
                 raise
             for half in (slice(None, count // 2), slice(count // 2, None)):
-                yield from self._pieces({s: (rows, at[half]) for s, (rows, at) in sides.items()})
+                halved = {s: (rows, at[half]) for s, (rows, at) in sides.items()}
+                yield from self._pieces(halved, punctuation=punctuation)
 
-    def _build(self, sides: dict[int, Side], count: int) -> pa.RecordBatch:
+    def _build(
+        self, sides: dict[int, Side], count: int, *, punctuation: bool = False
+    ) -> pa.RecordBatch:
         indices = {stream: pa.array(positions) for stream, (_, positions) in sides.items()}
 
         def take(stream: int, stored: str) -> pa.Array:
@@ -73,6 +79,8 @@ class Output:
                 if self._layout.exact:
                     return from_code(take(holder, CODE), target)
                 return take(holder, key_name(source.key))
+            if source.punctuation:
+                return pa.array(np.full(count, punctuation))
             if source.stored is None:
                 times = [take(stream, TIME).view(pa.int64()) for stream in sides]
                 return pc.max_element_wise(*times).view(target)

@@ -13,7 +13,7 @@ from itertools import permutations
 
 from watersmeet import durations, sizes
 from watersmeet.operators.holding import described
-from watersmeet.operators.layout import expected_of
+from watersmeet.operators.layout import PURGE_AFTER, expected_of
 from watersmeet.plan.cost import Weights, keeping_indexed, keeping_plain
 from watersmeet.spec import EVENT_TIME, JoinSpec, StreamSpec
 
@@ -46,6 +46,7 @@ def explain(
         *_unmatched(spec),
         _index(spec, buckets, weights),
         *_budget(spec, buckets),
+        *_punctuations(spec),
         _Node(f"buckets: {buckets}, by a hash of the key"),
         _event_time(spec),
         *(_Node(f"note: {note}") for note in notes),
@@ -151,16 +152,37 @@ def _described(spec: JoinSpec, stream: StreamSpec) -> str:
 
 def _purge(spec: JoinSpec, position: int) -> str:
     """What lets a row of the stream leave the state."""
-    matched = spec.how in ("semi", "anti") and position == 0
     name, window = spec.streams[position].name, spec.windows[position]
-    if window is None:
-        return f"a row of {name} leaves at its first match only" if matched else "nothing, ever"
-    when = f"a row leaves when the watermark reaches {_deadline(spec, position)}"
-    return f"{when}, or at its first match" if matched else when
+    ways = []
+    if window is not None:
+        ways.append(f"when the watermark reaches {_deadline(spec, position)}")
+    if spec.how in ("semi", "anti") and position == 0:
+        ways.append("at its first match")
+    ways += _closed(spec, position)
+    if not ways:
+        return "nothing, ever"
+    if window is None and len(ways) == 1 and ways[0] == "at its first match":
+        return f"a row of {name} leaves at its first match only"
+    return "a row leaves " + ", or ".join(ways)
+
+
+def _closed(spec: JoinSpec, position: int) -> list[str]:
+    """What the other stream says about its keys."""
+    other = next(stream for i, stream in enumerate(spec.streams) if i != position)
+    ways = []
+    if other.unique:
+        ways.append(f"when it has met its row of {other.name}, whose keys are unique")
+    if other.arrival is not None:
+        ways.append(f"when {other.name}, which is {other.arrival}, is past its key")
+    if other.punctuation is not None:
+        ways.append(f"when a punctuation of {other.name} closes its key")
+    return ways
 
 
 def _expected_state(spec: JoinSpec, position: int) -> str:
     stream, window = spec.streams[position], spec.windows[position]
+    if window is None and _closed(spec, position):
+        return "the rows whose keys are not over yet"
     if window is None:
         return "grows without end"
     delay = max(stream.delay or 0 for stream in spec.streams)
@@ -264,6 +286,27 @@ def _budget(spec: JoinSpec, buckets: int) -> list[_Node]:
             )
         )
     return [_Node("budget", nodes)]
+
+
+def _punctuations(spec: JoinSpec) -> list[_Node]:
+    if not any(stream.closes for stream in spec.streams):
+        return []
+    purge = {
+        "memory": "at once, after every punctuation",
+        "throughput": f"after {PURGE_AFTER} punctuations, or when no rows come",
+    }[spec.goal]
+    fate = {
+        "fail": "stops the query",
+        "drop": "is dropped and counted",
+        "keep": "is kept",
+    }[spec.violations]
+    nodes = [
+        _Node(f"rows whose key is over are purged {purge}; new ones are not stored"),
+        _Node(f"a row that its stream had promised not to bring {fate}"),
+    ]
+    if spec.emit_punctuations:
+        nodes.append(_Node("punctuations are handed on when all results they cover have left"))
+    return [_Node("promises", nodes)]
 
 
 def _event_time(spec: JoinSpec) -> _Node:

@@ -23,7 +23,7 @@ from watersmeet.errors import (
     UnknownColumnError,
     did_you_mean,
 )
-from watersmeet.spec import EVENT_TIME, Column, JoinSpec, OutputColumn, StreamSpec
+from watersmeet.spec import EVENT_TIME, IS_PUNCTUATION, Column, JoinSpec, OutputColumn, StreamSpec
 
 _LISTED = 20
 
@@ -54,9 +54,10 @@ def result_columns(spec: JoinSpec) -> tuple[OutputColumn, ...]:
         OutputColumn(name, type, stream=0, column=name, key=position)
         for position, (name, type) in enumerate(zip(spec.keys[0], spec.key_types, strict=True))
     )
+    flag = (OutputColumn(IS_PUNCTUATION, "boolean"),) if spec.emit_punctuations else ()
     event_time = (OutputColumn(EVENT_TIME, "timestamp"),) if spec.carries_event_time else ()
-    others = _other_columns(spec, reserved=keys + event_time)
-    output = keys + others + event_time
+    others = _other_columns(spec, reserved=keys + flag + event_time)
+    output = keys + others + flag + event_time
     _check_unique(spec, output)
     return output
 

@@ -28,6 +28,7 @@ from watersmeet.errors import (
     MixedInputError,
     PlanError,
     PredicateError,
+    PunctuationError,
     StrategyError,
     StreamNameError,
     TimeColumnError,
@@ -39,12 +40,16 @@ from watersmeet.errors import (
 from watersmeet.plan.naming import resolve, result_columns
 from watersmeet.plan.types import check_key_type, common_type
 from watersmeet.spec import (
+    ARRIVALS,
+    GOALS,
     INDEXES,
     INVALIDATIONS,
     JOIN_TYPES,
     OVERFLOWS,
+    VIOLATIONS,
     Budget,
     JoinSpec,
+    Punctuation,
     StreamSpec,
 )
 
@@ -76,6 +81,9 @@ def plan_join(
     index: object = "auto",
     invalidation: str = "active",
     budget: Budget | None = None,
+    goal: str = "throughput",
+    violations: str = "fail",
+    emit_punctuations: bool = False,
 ) -> JoinSpec:
     """Plan an equality join of two streams, or say what is wrong with the call.
 
@@ -89,8 +97,11 @@ def plan_join(
     keys = _keys(streams, on)
     key_types = _key_types(streams, keys)
     windows = _windows(streams, within)
-    _check_flag(unbounded)
-    if streams[0].streaming and within is None:
+    _check_flag(unbounded, argument="unbounded")
+    _check_flag(emit_punctuations, argument="emit_punctuations")
+    _check_promises(streams, key_types, emit_punctuations, how)
+    free = streams[0].streaming and within is None and not _closed_by_promises(streams)
+    if free:
         _check_may_be_unbounded(how, unbounded)
     _check_where(where)
     spec = JoinSpec(
@@ -100,11 +111,14 @@ def plan_join(
         windows=windows,
         how=how,
         where=where,
-        unbounded=streams[0].streaming and within is None,
+        unbounded=free,
         output=(),
         index=_index(streams, index),
         invalidation=_one_of(invalidation, INVALIDATIONS, argument="invalidation"),
         budget=_budget(streams, budget, how=how, windowed=within is not None),
+        goal=_one_of(goal, GOALS, argument="goal"),
+        violations=_one_of(violations, VIOLATIONS, argument="violations"),
+        emit_punctuations=emit_punctuations,
     )
     return replace(spec, output=result_columns(spec))
 
@@ -211,9 +225,75 @@ def _check_where(where: object) -> None:
         raise PredicateError(f"where={where!r} is empty. Give SQL text {example}, or None.")
 
 
-def _check_flag(unbounded: object) -> None:
-    if not isinstance(unbounded, bool):
-        raise PlanError(f"unbounded={unbounded!r} is neither True nor False.")
+def _check_flag(value: object, *, argument: str) -> None:
+    if not isinstance(value, bool):
+        raise PlanError(f"{argument}={value!r} is neither True nor False.")
+
+
+# --- what streams promise about their keys
+
+
+def _check_promises(
+    streams: Sequence[StreamSpec], key_types: Sequence[str], emit: bool, how: str
+) -> None:
+    for stream in streams:
+        name = f"stream {stream.name!r}"
+        _check_flag(stream.unique, argument=f"{name}: unique")
+        if stream.arrival is not None and stream.arrival not in ARRIVALS:
+            raise PunctuationError(
+                f"{name}: arrival={stream.arrival!r} is none of 'clustered', 'ordered'."
+                f"{did_you_mean(str(stream.arrival), ARRIVALS)}"
+            )
+        if stream.arrival == "ordered" and not _in_order(key_types):
+            raise PunctuationError(
+                f"{name}: arrival='ordered' needs a single key of an integral, date or timestamp "
+                f"type; the key is of {', '.join(key_types)}. Give arrival='clustered'."
+            )
+        given = stream.punctuation
+        if given is None:
+            continue
+        if not isinstance(given, Punctuation) or not isinstance(given.when, str):
+            raise PunctuationError(
+                f"{name}: punctuation={given!r} is no punctuation: give "
+                "wm.Punctuation(when=\"kind = 'end'\"), a SQL condition that holds for them."
+            )
+        for bound in (given.low, given.high):
+            if bound is None:
+                continue
+            resolve(stream, bound, argument=f"{name}: punctuation")
+            if not _in_order(key_types):
+                raise PunctuationError(
+                    f"{name}: punctuation: a range needs a single key of an integral, date or "
+                    f"timestamp type; the key is of {', '.join(key_types)}."
+                )
+    if emit and not any(stream.punctuation for stream in streams):
+        raise PunctuationError(
+            "emit_punctuations=True, but no stream has punctuations to hand on: give one "
+            "punctuation=wm.Punctuation(when=...)."
+        )
+    if emit and how in ("semi", "anti"):
+        raise PunctuationError(
+            f"emit_punctuations=True with how={how!r}: a semi or anti join gives out rows of the "
+            "first stream as they are. Use an inner or outer join."
+        )
+
+
+def _in_order(key_types: Sequence[str]) -> bool:
+    """Are keys in the order of their codes?"""
+    return len(key_types) == 1 and key_types[0] in (
+        "tinyint",
+        "smallint",
+        "int",
+        "bigint",
+        "date",
+        "timestamp",
+    )
+
+
+def _closed_by_promises(streams: Sequence[StreamSpec]) -> bool:
+    """Does every stream say of its keys when they are over, so that rows of the others
+    leave?"""
+    return all(stream.closes for stream in streams)
 
 
 # --- the keys

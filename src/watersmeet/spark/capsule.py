@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql import types as T
 
+from watersmeet.operators.closing import for_one_bucket
 from watersmeet.spark.arrow import canonical_rows
 from watersmeet.spark.buckets import bucket_numbers
 from watersmeet.spark.worker import settle
@@ -75,6 +76,7 @@ class Pack:
         count = len(self.bucket_ids)
         if count == 1:
             return self._capsules([(self.bucket_ids[0], rows)])
+        rows, everywhere = for_one_bucket(rows)
         # Sixteen bits make numpy sort by radix: one pass, whatever the number of rows.
         numbers = bucket_numbers(rows.column(CODE), count).astype(
             np.uint16 if count <= 1 << 16 else np.int64
@@ -86,6 +88,8 @@ class Pack:
         for bucket, end in zip(self.bucket_ids, ends.tolist(), strict=True):
             if end > start:
                 slices.append((bucket, rows.slice(start, end - start)))
+            if len(everywhere):
+                slices.append((bucket, everywhere))
             start = end
         return self._capsules(slices)
 

@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from watersmeet.operators.closing import HIGH, LOW, PUNCTUATION
 from watersmeet.operators.equi_join import EquiJoin
 from watersmeet.operators.layout import is_exact, key_name, lay_out, stored_names
 from watersmeet.operators.predicate import Predicate
@@ -22,7 +23,7 @@ from watersmeet.spark.capsule import CAPSULE, Pack
 from watersmeet.spark.inputs import WATERMARK, quoted
 from watersmeet.spark.metrics import observation_name
 from watersmeet.spark.processor import JoinProcessor
-from watersmeet.spec import EVENT_TIME, JoinSpec
+from watersmeet.spec import EVENT_TIME, JoinSpec, StreamSpec
 from watersmeet.state.cache import SegmentCache, default_folder
 from watersmeet.state.segment import CODE, TIME
 
@@ -118,7 +119,7 @@ def _stored_columns(spec: JoinSpec, position: int, predicate: Predicate | None) 
         _canonical_key(F.col(quoted(name)).cast(_spark_type(kind)), kind)
         for name, kind in zip(keys, spec.key_types, strict=True)
     ]
-    columns = [_code(spec, typed).alias(CODE)]
+    columns = [_code(spec, typed).alias(CODE), *_punctuation(spec, stream)]
     if stream.time:
         columns.append(F.col(quoted(stream.time)).alias(TIME))
     if not is_exact(spec):
@@ -126,6 +127,18 @@ def _stored_columns(spec: JoinSpec, position: int, predicate: Predicate | None) 
     for name, stored in stored_names(spec, position, predicate).items():
         if name not in keys and stored != TIME:
             columns.append(F.col(quoted(name)).alias(stored))
+    return columns
+
+
+def _punctuation(spec: JoinSpec, stream: StreamSpec) -> list[Column]:
+    """Is a row a punctuation, and of which range, if the key has an order."""
+    if stream.punctuation is None:
+        return []
+    columns = [F.coalesce(F.expr(stream.punctuation.when), F.lit(False)).alias(PUNCTUATION)]
+    for name, bound in ((LOW, stream.punctuation.low), (HIGH, stream.punctuation.high)):
+        if is_exact(spec):
+            value = F.lit(None) if bound is None else F.col(quoted(bound))
+            columns.append(_code(spec, [value.cast(_spark_type(spec.key_types[0]))]).alias(name))
     return columns
 
 

@@ -119,7 +119,7 @@ class JoinProcessor(StatefulProcessor):
         for rows in gathered(self._results(chunks, watermark, state, counters)):
             yield to_frame(rows.append_column(_REPORT, pa.nulls(len(rows), _REPORT.type)))
         self._set_timer(state, watermark_ms, fired)
-        state.commit(drop_marked=self._join.done_when_matched)
+        state.commit()
         counters.step_ms = round((time.perf_counter() - began) * 1000)
         yield self._report({COUNTERS: to_row(counters, state), NOTES: counters.notes})
 

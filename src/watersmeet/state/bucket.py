@@ -40,7 +40,7 @@ class BucketState:
         delay: int,
         memory: int | None = None,
     ) -> None:
-        self._store = store
+        self.store = store
         value = store.get(_MANIFEST)
         if value is None:
             self.manifest = Manifest.empty(fingerprint, len(lengths))
@@ -71,12 +71,9 @@ class BucketState:
             )
         ]
 
-    def commit(self, *, drop_marked: Sequence[bool]) -> None:
-        """Merge segments where it is time, and write what changed.
-
-        ``drop_marked[i]``: are stream i's marked rows done with?"""
-        settled = self.manifest.settled
-        for window, drop, until in zip(self.windows, drop_marked, settled, strict=True):
-            window.settle_marks()
-            window.compact(drop_marked=drop, until=until)
-        self._store.put(_MANIFEST, self.manifest.to_bytes())
+    def commit(self) -> None:
+        """Merge segments where it is time, and write what changed."""
+        for window, until in zip(self.windows, self.manifest.settled, strict=True):
+            window.settle_bitmaps()
+            window.compact(until=until)
+        self.store.put(_MANIFEST, self.manifest.to_bytes())

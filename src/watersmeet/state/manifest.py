@@ -21,8 +21,8 @@ FORMAT = 1
 @dataclass
 class Entry:
     """A segment as the manifest knows it. ``bytes`` is what it takes in the store,
-    ``memory`` what it takes decoded; ``marked`` counts its marked rows; ``indexed``
-    says whether it is kept with an index."""
+    ``memory`` what it takes decoded; ``marked`` counts its marked rows and ``gone`` those
+    that are done with; ``indexed`` says whether it is kept with an index."""
 
     id: str
     parts: list[str]
@@ -33,6 +33,7 @@ class Entry:
     max_time: int
     marked: int = 0
     indexed: bool = True
+    gone: int = 0
 
 
 @dataclass
@@ -82,7 +83,7 @@ class Manifest:
 
 
 def total_rows(entries: Sequence[Entry]) -> int:
-    return sum(entry.rows for entry in entries)
+    return sum(entry.rows - entry.gone for entry in entries)
 
 
 def total_bytes(entries: Sequence[Entry]) -> int:

@@ -2,8 +2,10 @@
 
 The window owns its segments: it writes new ones, finds old ones (in the local
 cache, else in the store), merges them, and drops those whose time is over. Rows
-are never changed. What changes about a row, its *mark* (an outer join's "has
-matched", a semi join's "is done"), lives beside the segment in a bitmap.
+are never changed. What changes about a row lives beside the segment in bitmaps: its
+*mark* (an outer join's "has matched"), and that it is *gone* (done with before its time:
+by a semi join's first match, a punctuation, a key that is unique). Gone rows are not met
+any more; they leave when a merge writes rows anew, or as the greater part of a segment.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ class Window:
     indexed: bool = True
     largest: int = compaction.LARGEST
     expired: int = 0
-    _marks: dict[str, Bools] = field(default_factory=dict)
+    _bitmaps: dict[str, Bools] = field(default_factory=dict)
     _touched: set[str] = field(default_factory=set)
 
     # -- reading ---------------------------------------------------------------
@@ -84,16 +86,23 @@ class Window:
 
     def marks(self, entry: Entry) -> Bools:
         """The marks of an entry's rows, by position."""
-        marks = self._marks.get(entry.id)
-        if marks is None:
-            value = self.store.get(_marks_name(entry)) if entry.marked else None
+        return self._bitmap(_marks_name(entry), entry.rows, present=entry.marked > 0)
+
+    def gone(self, entry: Entry) -> Bools:
+        """Which of an entry's rows are gone, by position."""
+        return self._bitmap(_gone_name(entry), entry.rows, present=entry.gone > 0)
+
+    def _bitmap(self, name: str, rows: int, *, present: bool) -> Bools:
+        bitmap = self._bitmaps.get(name)
+        if bitmap is None:
+            value = self.store.get(name) if present else None
             if value is None:
-                marks = np.zeros(entry.rows, dtype=np.bool_)
+                bitmap = np.zeros(rows, dtype=np.bool_)
             else:
-                bits = np.unpackbits(np.frombuffer(value, np.uint8), count=entry.rows)
-                marks = bits.view(np.bool_)
-            self._marks[entry.id] = marks
-        return marks
+                bits = np.unpackbits(np.frombuffer(value, np.uint8), count=rows)
+                bitmap = bits.view(np.bool_)
+            self._bitmaps[name] = bitmap
+        return bitmap
 
     def overlapping(self, earliest: int, latest: int) -> Iterator[Entry]:
         """The entries that may hold rows with a time in [earliest, latest]."""
@@ -103,7 +112,7 @@ class Window:
 
     @property
     def rows(self) -> int:
-        """The rows that are stored."""
+        """The rows that are stored, and not gone."""
         return total_rows(self.entries)
 
     @property
@@ -117,7 +126,16 @@ class Window:
         """Mark rows by position; marking twice is the same as once."""
         marks = self.marks(entry)
         marks[positions] = True
-        self._touched.add(entry.id)
+        entry.marked = int(marks.sum())
+        self._touched.add(_marks_name(entry))
+
+    def let_go(self, entry: Entry, positions: np.ndarray) -> int:
+        """Be done with rows by position; how many there were that were not yet gone."""
+        gone, before = self.gone(entry), entry.gone
+        gone[positions] = True
+        entry.gone = int(gone.sum())
+        self._touched.add(_gone_name(entry))
+        return entry.gone - before
 
     def add(self, segment: Segment, marks: Bools | None = None) -> Entry | None:
         """Store a new segment; its entry, or None if there are no rows."""
@@ -130,7 +148,7 @@ class Window:
     def expire(self, until: int) -> None:
         """Forget the segments whose rows all have a time up to ``until``."""
         for entry in [e for e in self.entries if e.max_time <= until]:
-            self.expired += entry.rows
+            self.expired += entry.rows - entry.gone
             self.drop(entry)
 
     def drop_oldest(self) -> Entry | None:
@@ -146,29 +164,25 @@ class Window:
             self.store.delete(name)
         self._forget(entry)
 
-    def settle_marks(self) -> None:
-        """Write the marks that changed, so that they commit with the micro-batch."""
-        for entry in self.entries:
-            if entry.id in self._touched:
-                marks = self._marks[entry.id]
-                entry.marked = int(marks.sum())
-                self.store.put(_marks_name(entry), np.packbits(marks).tobytes())
+    def settle_bitmaps(self) -> None:
+        """Write the bitmaps that changed, so that they commit with the micro-batch."""
+        for name in sorted(self._touched):
+            self.store.put(name, np.packbits(self._bitmaps[name]).tobytes())
         self._touched.clear()
 
-    def compact(self, *, drop_marked: bool, until: int | None) -> None:
+    def compact(self, *, until: int | None) -> None:
         """Merge what has become too many segments.
 
-        Rows with a time up to ``until`` are useless, and with ``drop_marked``
-        marked rows too. They leave the state when a merge writes rows anew, and
-        at the latest when they are the greater part of a segment."""
+        Rows with a time up to ``until`` are useless, and so are those that are gone. They
+        leave the state when a merge writes rows anew, and at the latest when they are
+        the greater part of a segment."""
         for entry in list(self.entries):
-            marked = entry.marked if drop_marked else 0
-            if 2 * max(marked, self._overdue(entry, until)) > entry.rows:
-                self._merge([entry], rewrite=True, drop_marked=drop_marked, until=until)
+            if 2 * max(entry.gone, self._overdue(entry, until)) > entry.rows:
+                self._merge([entry], rewrite=True, until=until)
         limit = self.largest if self.indexed else min(self.largest, PLAIN_BYTES)
         for group in compaction.merges(self.entries, self.slot, largest=limit):
             small = sum(entry.bytes for entry in group) < REWRITE_BELOW
-            self._merge(group, rewrite=small, drop_marked=drop_marked, until=until)
+            self._merge(group, rewrite=small, until=until)
 
     # -- inside ----------------------------------------------------------------
 
@@ -182,18 +196,17 @@ class Window:
             return 0
         return int((times_of(self.open(entry).rows) <= until).sum())
 
-    def _merge(
-        self, group: list[Entry], *, rewrite: bool, drop_marked: bool, until: int | None
-    ) -> None:
+    def _merge(self, group: list[Entry], *, rewrite: bool, until: int | None) -> None:
         segments = [self.open(entry) for entry in group]
         marks = np.concatenate([self.marks(entry) for entry in group])
+        gone = np.concatenate([self.gone(entry) for entry in group])
         merged = Segment.merge(segments, indexed=self.indexed)
         if rewrite:
-            useless = marks.copy() if drop_marked else np.zeros(len(marks), dtype=np.bool_)
+            useless = gone
             if until is not None:
                 over = times_of(merged.rows) <= until
-                self.expired += int(over.sum())
-                useless |= over
+                self.expired += int((over & ~gone).sum())
+                useless = gone | over
             if useless.any():
                 merged = Segment.of(merged.rows.filter(pa.array(~useless)))
                 marks = marks[~useless]
@@ -205,10 +218,17 @@ class Window:
             size = sum(entry.bytes for entry in group)
             for entry in group:
                 self._forget(entry)
-            self._admit(merged, parts, size, marks)
-        self.settle_marks()
+            self._admit(merged, parts, size, marks, gone)
+        self.settle_bitmaps()
 
-    def _admit(self, segment: Segment, parts: list[str], size: int, marks: Bools | None) -> Entry:
+    def _admit(
+        self,
+        segment: Segment,
+        parts: list[str],
+        size: int,
+        marks: Bools | None,
+        gone: Bools | None = None,
+    ) -> Entry:
         if self.indexed:
             segment.indexed()
         entry = Entry(
@@ -225,18 +245,20 @@ class Window:
         self.opened.add(entry.id, segment)
         self.cache.save(entry.id, segment)
         if marks is not None and marks.any():
-            self._marks[entry.id] = marks
-            self._touched.add(entry.id)
+            self.mark(entry, np.flatnonzero(marks))
+        if gone is not None and gone.any():
+            self.let_go(entry, np.flatnonzero(gone))
         return entry
 
     def _forget(self, entry: Entry) -> None:
-        if entry.marked:
-            self.store.delete(_marks_name(entry))
         self.entries.remove(entry)
         self.cache.discard(entry.id)
         self.opened.discard(entry.id)
-        self._marks.pop(entry.id, None)
-        self._touched.discard(entry.id)
+        for name, count in ((_marks_name(entry), entry.marked), (_gone_name(entry), entry.gone)):
+            if count:
+                self.store.delete(name)
+            self._bitmaps.pop(name, None)
+            self._touched.discard(name)
 
     def _write(self, rows: pa.RecordBatch) -> tuple[str, int]:
         name, value = f"part/{uuid.uuid4().hex}", encode(rows)
@@ -251,6 +273,10 @@ class Window:
 
 def _marks_name(entry: Entry) -> str:
     return f"marks/{entry.id}"
+
+
+def _gone_name(entry: Entry) -> str:
+    return f"gone/{entry.id}"
 
 
 def _pieces(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

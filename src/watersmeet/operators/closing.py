@@ -1,0 +1,217 @@
+"""Closed keys: which keys of a stream will not come any more, and how that is known.
+
+A key of a stream is *closed* by
+
+- a **punctuation**: a row that says so, for one key, a range of keys, or a pattern of
+  key columns in which null stands for anything;
+- a **clustered** arrival: rows of one key come together, so the keys of earlier
+  micro-batches that the newest one lacks are over;
+- an **ordered** arrival: keys come in ascending order, so those below the greatest are
+  over.
+
+Rows of a micro-batch have no order that Spark would keep, so what a micro-batch closes
+is closed after all of its rows.
+
+**The rule** (metadata paper, section 4.3). A row is useless as soon as its key is closed
+in the other stream: it has met all that it can meet. If it is stored, it is let go
+(*purging*); if it has just come, it is not stored (*dropping on the fly*). Likewise a row
+that has met its one, where the other stream's keys are **unique**.
+
+Keys are known by their codes. A range of codes is a range of keys where the key is its
+own code; hashed keys are told apart by 64 bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from watersmeet.state.keyset import KeySet
+from watersmeet.state.segment import CODE, Bools, Ints, concat, decode, encode
+from watersmeet.state.store import Store
+
+#: Columns of a punctuated stream's rows: is it a punctuation? And the bounds of a range.
+PUNCTUATION = "#punctuation"
+LOW = "#low"
+HIGH = "#high"
+
+LEAST, GREATEST = -(2**63), 2**63 - 1
+
+
+@dataclass
+class Closing:
+    """What is closed of one stream, in one bucket.
+
+    ``keys`` is all that is closed, ``unpurged`` what has been closed since rows were
+    purged because of it, by ``count`` punctuations. ``patterns`` are punctuations with
+    wildcards among several key columns. ``open`` are a clustered stream's newest keys,
+    ``greatest`` an ordered one's greatest. ``waiting`` are the punctuations that have not
+    been handed on."""
+
+    name: str
+    keys: KeySet = field(default_factory=KeySet)
+    unpurged: KeySet = field(default_factory=KeySet)
+    open: KeySet = field(default_factory=KeySet)
+    patterns: pa.RecordBatch | None = None
+    waiting: pa.RecordBatch | None = None
+    greatest: int | None = None
+    count: int = 0
+    _saved: dict[str, bytes] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, store: Store, stream: int) -> Closing:
+        name = f"closing/{stream}/"
+        closing = cls(name)
+        for part in ("keys", "unpurged", "open"):
+            value = store.get(name + part)
+            setattr(closing, part, KeySet.from_bytes(value))
+            closing._saved[part] = value or b""
+        for part in ("patterns", "waiting"):
+            value = store.get(name + part)
+            setattr(closing, part, decode(value) if value else None)
+            closing._saved[part] = value or b""
+        numbers = store.get(name + "numbers")
+        if numbers:
+            count, greatest = np.frombuffer(numbers, np.int64).tolist()
+            closing.count, closing.greatest = count, None if greatest == LEAST else greatest
+            closing._saved["numbers"] = numbers
+        return closing
+
+    def save(self, store: Store) -> None:
+        """Write what has changed."""
+        greatest = LEAST if self.greatest is None else self.greatest
+        values = {
+            "keys": self.keys.to_bytes(),
+            "unpurged": self.unpurged.to_bytes(),
+            "open": self.open.to_bytes(),
+            "patterns": b"" if self.patterns is None else encode(self.patterns),
+            "waiting": b"" if self.waiting is None else encode(self.waiting),
+            "numbers": np.array([self.count, greatest], np.int64).tobytes(),
+        }
+        for part, value in values.items():
+            if value == self._saved.get(part, b""):
+                continue
+            if value:
+                store.put(self.name + part, value)
+            else:
+                store.delete(self.name + part)
+
+    def covers(self, rows: pa.RecordBatch, key_columns: tuple[str, ...]) -> Bools:
+        """Which rows have a closed key. A null key is never closed: it matches nothing."""
+        codes = rows.column(CODE)
+        valid = codes.is_valid().to_numpy(zero_copy_only=False)
+        closed: Bools = self.keys.contains(_filled(codes)) & valid
+        for pattern in self.patterns.to_pylist() if self.patterns is not None else ():
+            closed |= matches(rows, pattern, key_columns)
+        return closed
+
+    def arrived(self, codes: Ints, arrival: str | None) -> None:
+        """Close what the arrival of these codes closes."""
+        if not len(codes) or arrival is None:
+            return
+        if arrival == "ordered":
+            greatest = max(int(codes.max()), LEAST if self.greatest is None else self.greatest)
+            if greatest > LEAST and greatest != self.greatest:
+                self._close(np.array([LEAST]), np.array([greatest - 1]))
+                self.count += 1
+            self.greatest = greatest
+        else:
+            newest = KeySet().with_codes(codes)
+            over = _codes_in(self.open)
+            over = over[~newest.contains(over)]
+            self._close(over, over)
+            self.count += len(over)
+            self.open = newest
+
+    def punctuate(self, rows: pa.RecordBatch, key_columns: tuple[str, ...]) -> None:
+        """Take punctuations. One that closes nothing new is forgotten."""
+        constant = rows.column(CODE).is_valid().to_numpy(zero_copy_only=False)
+        codes, first = np.unique(_filled(rows.column(CODE))[constant], return_index=True)
+        new = ~self.keys.contains(codes)
+        taken = np.flatnonzero(constant)[first[new]].tolist()
+        self._close(codes[new], codes[new])
+        for position in np.flatnonzero(~constant).tolist():
+            if self._take(rows.slice(position, 1), key_columns):
+                taken.append(position)
+        if taken:
+            rows = rows.take(pa.array(sorted(taken)))
+            self.waiting = rows if self.waiting is None else concat([self.waiting, rows])
+            self.count += len(taken)
+
+    def _take(self, row: pa.RecordBatch, key_columns: tuple[str, ...]) -> bool:
+        """Take a range or a pattern; is there anything new in it?"""
+        low, high = bounds(row)
+        if low is not None and high is not None:
+            if low > high or self.keys.covers(low, high):
+                return False
+            self._close(np.array([low]), np.array([high]))
+            return True
+        pattern = row.select(list(key_columns))
+        if self.patterns is not None and pattern.to_pylist()[0] in self.patterns.to_pylist():
+            return False
+        self.patterns = pattern if self.patterns is None else concat([self.patterns, pattern])
+        return True
+
+    def _close(self, low: Ints, high: Ints) -> None:
+        self.keys = self.keys.with_ranges(low, high)
+        self.unpurged = self.unpurged.with_ranges(low, high)
+
+
+def bounds(row: pa.RecordBatch) -> tuple[int | None, int | None]:
+    """The codes that a punctuation closes, from the least to the greatest; None if it is a
+    pattern of several key columns."""
+    code = row.column(CODE)[0].as_py()
+    if code is not None:
+        return code, code
+    if LOW not in row.schema.names:
+        return None, None
+    low, high = row.column(LOW)[0].as_py(), row.column(HIGH)[0].as_py()
+    return LEAST if low is None else low, GREATEST if high is None else high
+
+
+def matches(
+    rows: pa.RecordBatch, pattern: dict[str, object], key_columns: tuple[str, ...]
+) -> Bools:
+    """Which rows fit a pattern: equal where it has a value."""
+    fits = np.ones(len(rows), dtype=np.bool_)
+    for name in key_columns:
+        if pattern[name] is not None:
+            equal = pc.equal(rows.column(name), pa.scalar(pattern[name], rows.column(name).type))
+            fits &= equal.fill_null(False).to_numpy(zero_copy_only=False)
+    return fits
+
+
+def split(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
+    """The data among rows, and the punctuations."""
+    if PUNCTUATION not in rows.schema.names:
+        return rows, None
+    flags = rows.column(PUNCTUATION).fill_null(False)
+    data = rows.filter(pc.invert(flags))
+    kept = [name for name in rows.schema.names if name not in (PUNCTUATION, LOW, HIGH)]
+    return data.select(kept), rows.filter(flags)
+
+
+def for_one_bucket(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """The rows that belong to the bucket of their key, and those that belong to every
+    bucket: punctuations of more than one key."""
+    if PUNCTUATION not in rows.schema.names:
+        return rows, rows.slice(0, 0)
+    wide = pc.and_(rows.column(PUNCTUATION).fill_null(False), rows.column(CODE).is_null())
+    return rows.filter(pc.invert(wide)), rows.filter(wide)
+
+
+def _filled(codes: pa.Array) -> Ints:
+    values: Ints = codes.fill_null(0).to_numpy(zero_copy_only=False)
+    return values
+
+
+def _codes_in(keys: KeySet) -> Ints:
+    """Every code of a set of single keys."""
+    if not keys:
+        return np.empty(0, dtype=np.int64)
+    return np.concatenate(
+        [np.arange(low, high + 1) for low, high in zip(keys.low, keys.high, strict=True)]
+    )

@@ -1,0 +1,37 @@
+"""Are keys equal that have equal codes?"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from watersmeet.operators.layout import JoinLayout
+from watersmeet.operators.output import Positions
+from watersmeet.state.segment import Bools
+
+
+def same_keys(
+    layout: JoinLayout,
+    ours: pa.RecordBatch,
+    others: pa.RecordBatch,
+    mine: Positions,
+    theirs: Positions,
+) -> Bools:
+    """Of pairs with equal codes, those with equal keys."""
+    equal = np.ones(len(mine), dtype=np.bool_)
+    for name in () if layout.exact else layout.key_columns:
+        left, right = ours.column(name), others.column(name)
+        equal &= _equal(left.take(pa.array(mine)), right.take(pa.array(theirs)))
+    return equal
+
+
+def _equal(left: pa.Array, right: pa.Array) -> Bools:
+    """Are keys equal, as SQL's join sees it? NaN equals NaN; the runtime has made
+    -0.0 into 0.0."""
+    if pa.types.is_floating(left.type):
+        a, b = left.to_numpy(), right.to_numpy()
+        same: Bools = (a == b) | (np.isnan(a) & np.isnan(b))
+    else:
+        same = pc.equal(left, right).to_numpy(zero_copy_only=False)
+    return same

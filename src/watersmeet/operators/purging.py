@@ -1,0 +1,262 @@
+"""Purging by what is known about keys: one step's part of it.
+
+A :class:`Purging` lives for a step. It checks new rows against what their stream has
+promised, tells which of them need not be stored, and at the end of the step takes the
+punctuations, lets go of what they make useless, and hands on those that are complete.
+
+**When to purge.** Rows whose key is closed are looked for after so many punctuations: one
+(*immediate* purging: the least memory, punctuations are handed on at once) or many
+(*batch* purging: fewer searches); and always when a step brings no rows, or the state is
+near its budget. An index makes a search follow what is purged, not what is stored.
+
+**When a punctuation is complete.** When its keys are closed in every stream, and the
+rows that had to meet have met: then no result with such a key can come any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.errors import ViolationError
+from watersmeet.operators.base import Counters
+from watersmeet.operators.closing import Closing, bounds, matches
+from watersmeet.operators.keys import same_keys
+from watersmeet.operators.layout import JoinLayout, from_code
+from watersmeet.operators.output import Output, Positions
+from watersmeet.operators.probe import probe
+from watersmeet.state.bucket import BucketState
+from watersmeet.state.keyset import KeySet
+from watersmeet.state.segment import CODE, TIME, Bools, Index, Ints, Segment, codes_of, concat
+from watersmeet.state.window import Window
+
+#: A state that takes this part of its budget is purged.
+_NEARLY = 0.8
+
+
+class Purging:
+    """What a step knows of closed keys."""
+
+    def __init__(self, layout: JoinLayout, state: BucketState, output: Output) -> None:
+        self._layout = layout
+        self._state = state
+        self._output = output
+        self._closings = [
+            Closing.load(state.store, stream) if promised.closes else None
+            for stream, promised in enumerate(layout.inputs)
+        ]
+        self._punctuations: list[list[pa.RecordBatch]] = [[] for _ in layout.inputs]
+        self._arrived: list[list[Ints]] = [[] for _ in layout.inputs]
+        #: Keys of a unique stream that have come, and are closed in the other one.
+        self._complete: list[list[Ints]] = [[] for _ in layout.inputs]
+
+    # -- new rows -----------------------------------------------------------------
+
+    def note(self, stream: int, punctuations: pa.RecordBatch | None) -> None:
+        """Keep punctuations for the end of the step."""
+        if punctuations is not None and len(punctuations):
+            self._punctuations[stream].append(punctuations)
+
+    def checked(self, stream: int, rows: pa.RecordBatch, counters: Counters) -> pa.RecordBatch:
+        """The rows that the stream may bring; others are treated as the join says."""
+        closing, promised = self._closings[stream], self._layout.inputs[stream]
+        if closing is None or not len(rows):
+            return rows
+        false = closing.covers(rows, self._layout.key_columns)
+        constraint = "arrival" if promised.arrival else "punctuation"
+        if not false.any() and promised.unique:
+            false, constraint = self._repeated(stream, rows), "unique"
+        if false.any():
+            policy = self._layout.violations
+            if policy == "fail":
+                raise ViolationError(self._message(stream, rows, false, constraint))
+            counters.streams[stream].violations += int(false.sum())
+            if policy == "drop":
+                rows = rows.filter(pa.array(~false))
+        codes = rows.column(CODE).drop_null().to_numpy(zero_copy_only=False)
+        self._arrived[stream].append(codes)
+        return rows
+
+    def _repeated(self, stream: int, rows: pa.RecordBatch) -> Bools:
+        """Rows of a unique key that is there already, in this batch or in the window."""
+        valid = np.flatnonzero(rows.column(CODE).is_valid().to_numpy(zero_copy_only=False))
+        fresh = Segment.of(_untimed(rows.take(pa.array(valid))))
+        again = np.zeros(len(rows), dtype=np.bool_)
+        index = fresh.index
+        twins = np.flatnonzero(index.codes[1:] == index.codes[:-1]) + 1
+        pairs = [(fresh, index.order[twins], index.order[twins - 1])]
+        window = self._state.windows[stream]
+        for entry in window.entries:
+            stored = window.open(entry)
+            for mine, theirs in probe(fresh, stored, None, None).pieces(1 << 16):
+                kept = ~window.gone(entry)[theirs]
+                pairs.append((stored, mine[kept], theirs[kept]))
+        for other, mine, theirs in pairs:
+            equal = same_keys(self._layout, fresh.rows, other.rows, mine, theirs)
+            again[valid[mine[equal]]] = True
+        return again
+
+    def _message(self, stream: int, rows: pa.RecordBatch, false: Bools, constraint: str) -> str:
+        layout = self._layout
+        promised = layout.inputs[stream]
+        row = rows.slice(int(np.flatnonzero(false)[0]), 1)
+        if layout.exact:
+            column = next(name for name, stored in promised.stored.items() if stored == CODE)
+            key: object = from_code(row.column(CODE), promised.types[column])[0].as_py()
+        else:
+            key = tuple(row.column(name)[0].as_py() for name in layout.key_columns)
+        promise = {
+            "unique": "unique=True says that a key comes once",
+            "punctuation": "a punctuation has closed it",
+            "arrival": f"arrival={promised.arrival!r} has closed it",
+        }[constraint]
+        return (
+            f"stream {promised.name!r} brought {int(false.sum())} row(s) that it had promised not "
+            f"to bring, the first with the key {key!r}: {promise}. Correct the source or what is "
+            "said about it, or give violations='drop' (drop and count them) or 'keep'."
+        )
+
+    def needless(self, stream: int, fresh: Segment) -> Bools:
+        """Which new rows need not be stored: their key is closed in the other stream."""
+        closing = self._closings[1 - stream]
+        if closing is None:
+            return np.zeros(len(fresh), dtype=np.bool_)
+        closed = closing.covers(fresh.rows, self._layout.key_columns)
+        if self._layout.inputs[stream].unique and closed.any():
+            self._complete[stream].append(codes_of(fresh.rows)[closed])
+        return closed
+
+    # -- the end of the step --------------------------------------------------------
+
+    def finish(self, counters: Counters, *, paused: bool) -> Iterator[pa.RecordBatch]:
+        """Take what the step has closed, purge if it is time, hand on what is complete."""
+        for stream, closing in enumerate(self._closings):
+            if closing is None:
+                continue
+            if self._punctuations[stream]:
+                rows = concat(self._punctuations[stream])
+                counters.streams[stream].punctuations += len(rows)
+                closing.punctuate(rows, self._layout.key_columns)
+            arrived = self._arrived[stream]
+            if arrived:
+                arrival = self._layout.inputs[stream].arrival
+                closing.arrived(np.concatenate(arrived), arrival)
+        for stream, closing in enumerate(self._closings):
+            if closing is not None and closing.count and self._is_time(closing, paused):
+                yield from self._purge(1 - stream, closing, counters)
+        if self._layout.emit_punctuations:
+            yield from self._propagate(counters)
+        else:
+            for closing in self._closings:
+                if closing is not None:
+                    closing.waiting = None
+        for closing in self._closings:
+            if closing is not None:
+                closing.save(self._state.store)
+
+    def _is_time(self, closing: Closing, paused: bool) -> bool:
+        budget = self._layout.budget
+        near = (
+            budget is not None
+            and budget.memory is not None
+            and sum(window.memory for window in self._state.windows) > _NEARLY * budget.memory
+        )
+        return paused or near or closing.count >= self._layout.purge_after
+
+    def _purge(self, stream: int, closing: Closing, counters: Counters) -> Iterator[pa.RecordBatch]:
+        """Let go of the stream's rows whose key is closed in the other stream."""
+        window = self._state.windows[stream]
+        unique = self._layout.inputs[stream].unique
+        for entry in list(window.entries):
+            segment = window.open(entry)
+            found = positions(segment, closing, self._layout.key_columns)
+            found = found[~window.gone(entry)[found]] if entry.gone else found
+            if not len(found):
+                continue
+            yield from self.let_go(stream, window, entry.id, found, counters)
+            if unique:
+                self._complete[stream].append(codes_of(segment.rows)[found])
+        closing.unpurged, closing.count = KeySet(), 0
+
+    def let_go(
+        self, stream: int, window: Window, entry_id: str, found: Positions, counters: Counters
+    ) -> Iterator[pa.RecordBatch]:
+        """Be done with stored rows; those that are proven unmatched come out."""
+        entry = next(entry for entry in window.entries if entry.id == entry_id)
+        found = found[~window.gone(entry)[found]] if entry.gone else found
+        if self._layout.preserved[stream]:
+            unmatched = found[~window.marks(entry)[found]]
+            yield from self._output.alone(stream, window.open(entry).rows, np.unique(unmatched))
+        counters.streams[stream].purged += window.let_go(entry, found)
+
+    def _propagate(self, counters: Counters) -> Iterator[pa.RecordBatch]:
+        """Hand on the punctuations that are complete."""
+        for stream, closing in enumerate(self._closings):
+            if closing is None or closing.waiting is None:
+                continue
+            complete = self._completed(stream, closing.waiting)
+            chosen = np.flatnonzero(complete)
+            if not len(chosen):
+                continue
+            counters.streams[stream].propagated += len(chosen)
+            yield from self._output.alone(stream, closing.waiting, chosen, punctuation=True)
+            rest = closing.waiting.filter(pa.array(~complete))
+            closing.waiting = rest if len(rest) else None
+
+    def _completed(self, stream: int, waiting: pa.RecordBatch) -> Bools:
+        other = self._closings[1 - stream]
+        codes = waiting.column(CODE)
+        valid = codes.is_valid().to_numpy(zero_copy_only=False)
+        values: Ints = codes.fill_null(0).to_numpy(zero_copy_only=False)
+        come = self._complete[1 - stream]
+        complete: Bools = valid & np.isin(values, np.concatenate(come) if come else [])
+        if other is None:
+            return complete
+        purged = other.count == 0 and self._purged(stream)
+        if purged:
+            complete |= valid & other.keys.contains(values)
+            for position in np.flatnonzero(~valid).tolist():
+                complete[position] = self._range_completed(waiting.slice(position, 1), other)
+        return complete
+
+    def _purged(self, stream: int) -> bool:
+        closing = self._closings[stream]
+        return closing is None or closing.count == 0
+
+    def _range_completed(self, row: pa.RecordBatch, other: Closing) -> bool:
+        low, high = bounds(row)
+        if low is not None and high is not None:
+            return other.keys.covers(low, high)
+        pattern = row.select(list(self._layout.key_columns)).to_pylist()[0]
+        return other.patterns is not None and pattern in other.patterns.to_pylist()
+
+
+def positions(segment: Segment, closing: Closing, key_columns: Sequence[str]) -> Positions:
+    """Where a segment has rows with a key that has been closed since the last purge."""
+    keys = closing.unpurged
+    if segment.has_index and len(keys.low) < len(segment):
+        found = _in_ranges(segment.index, keys)
+    else:
+        found = np.flatnonzero(keys.contains(codes_of(segment.rows)))
+    if closing.patterns is None:
+        return found
+    fits = np.zeros(len(segment), dtype=np.bool_)
+    fits[found] = True
+    for pattern in closing.patterns.to_pylist():
+        fits |= matches(segment.rows, pattern, tuple(key_columns))
+    return np.flatnonzero(fits)
+
+
+def _in_ranges(index: Index, keys: KeySet) -> Positions:
+    low = np.searchsorted(index.codes, keys.low, side="left")
+    high = np.searchsorted(index.codes, keys.high, side="right")
+    counts = high - low
+    starts = np.repeat(low - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts)
+    return index.order[starts + np.arange(int(counts.sum()))]
+
+
+def _untimed(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows without their times: a unique key is unique whenever it comes."""
+    return rows.select([name for name in rows.schema.names if name != TIME])

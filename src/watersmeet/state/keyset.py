@@ -1,0 +1,88 @@
+"""A set of key codes, as ranges.
+
+Punctuations come as single keys and as ranges of keys, and there may be millions of
+them over the life of a query. Neighbours become one range, so a stream whose keys are
+closed in about their order needs a few ranges, however many keys were closed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from watersmeet.state.segment import Bools, Ints
+
+
+def _none() -> Ints:
+    return np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class KeySet:
+    """The codes from ``low[i]`` to ``high[i]``, both included, for every i.
+
+    Invariant: ascending, disjoint, and with a gap between neighbours.
+
+    >>> some = KeySet().with_codes(np.array([3, 5, 4, 9]))
+    >>> some.low.tolist(), some.high.tolist()
+    ([3, 9], [5, 9])
+    >>> some.contains(np.array([2, 4, 9])).tolist()
+    [False, True, True]
+    """
+
+    low: Ints = field(default_factory=_none)
+    high: Ints = field(default_factory=_none)
+
+    def __bool__(self) -> bool:
+        return len(self.low) > 0
+
+    def contains(self, codes: Ints) -> Bools:
+        """Which of the codes are in the set."""
+        if not self:
+            return np.zeros(len(codes), dtype=np.bool_)
+        at = np.searchsorted(self.low, codes, side="right") - 1
+        found: Bools = (at >= 0) & (codes <= self.high[np.maximum(at, 0)])
+        return found
+
+    def with_codes(self, codes: Ints) -> KeySet:
+        """The set with further codes."""
+        codes = np.unique(codes)
+        return self.with_ranges(codes, codes)
+
+    def with_ranges(self, low: Ints, high: Ints) -> KeySet:
+        """The set with further ranges; one whose low is above its high covers nothing."""
+        covers = low <= high
+        lows = np.concatenate([self.low, low[covers]])
+        highs = np.concatenate([self.high, high[covers]])
+        if not len(lows):
+            return self
+        order = np.argsort(lows, kind="stable")
+        lows, reach = lows[order], np.maximum.accumulate(highs[order])
+        # A range starts where there is a gap to all before it. (No sum: it might overflow.)
+        starts = np.ones(len(lows), dtype=np.bool_)
+        starts[1:] = (lows[1:] > reach[:-1]) & (lows[1:] - 1 > reach[:-1])
+        ends = np.append(starts[1:], True)
+        return KeySet(lows[starts], reach[ends])
+
+    def covers(self, low: int, high: int) -> bool:
+        """Is every code from low to high in the set?
+
+        >>> some = KeySet().with_ranges(np.array([3]), np.array([7]))
+        >>> some.covers(4, 7), some.covers(4, 8), some.covers(9, 8)
+        (True, False, True)
+        """
+        if low > high:
+            return True
+        at = int(np.searchsorted(self.low, low, side="right")) - 1
+        return at >= 0 and high <= int(self.high[at])
+
+    def to_bytes(self) -> bytes:
+        return np.concatenate([self.low, self.high]).tobytes()
+
+    @classmethod
+    def from_bytes(cls, value: bytes | None) -> KeySet:
+        if not value:
+            return cls()
+        both = np.frombuffer(value, dtype=np.int64)
+        return cls(both[: len(both) // 2], both[len(both) // 2 :])

@@ -1,0 +1,377 @@
+"""What streams promise about their keys purges the state, and never changes the result."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.conformance.join import table
+from tests.conformance.strategies import examples
+from tests.oracle import Stream, sql_join
+from tests.oracle.compare import multiset
+from watersmeet.errors import ViolationError
+from watersmeet.spec import Punctuation
+from watersmeet.testing import LocalJoin, LocalStream
+
+NEWS = pa.schema([("sno", pa.int64()), ("title", pa.string())])
+ACCESS = pa.schema(
+    [("sno", pa.int64()), ("ip", pa.string()), ("end", pa.bool_()), ("to", pa.int64())]
+)
+END = Punctuation(when='"end"')
+
+
+def news(*numbers: int | None) -> pa.Table:
+    return table(NEWS, [(number, f"news {number}") for number in numbers])
+
+
+def access(*numbers: int | tuple[str, Any] | None) -> pa.Table:
+    """Access records by number; ("end", number) is a punctuation."""
+    rows = []
+    for position, number in enumerate(numbers):
+        if isinstance(number, tuple):
+            rows.append((number[1], None, True, None))
+        else:
+            rows.append((number, f"ip {position}", False, None))
+    return table(ACCESS, rows)
+
+
+def joined(tmp_path: Path, **options: Any) -> LocalJoin:
+    general = options.pop("news", {"unique": True})
+    records = options.pop("access", {"punctuation": END})
+    options = {"goal": "memory", **options}
+    return LocalJoin(
+        {"news": LocalStream(NEWS, **general), "access": LocalStream(ACCESS, **records)},
+        on="sno",
+        folder=str(tmp_path),
+        **options,
+    )
+
+
+def pairs(result: pa.Table) -> list[tuple[int, str]]:
+    return sorted(
+        zip(result.column("sno").to_pylist(), result.column("ip").to_pylist(), strict=True)
+    )
+
+
+class TestTheOneSide:
+    def test_a_row_of_the_many_side_is_not_stored_once_its_one_is_there(
+        self, tmp_path: Path
+    ) -> None:
+        join = joined(tmp_path)
+        join.batch(news=news(1, 2))
+        assert len(join.batch(access=access(1, 1, 2, 3))) == 3
+        assert join.state_rows() == [2, 1]
+        assert join.counters.streams[1].dropped == 3
+
+    def test_a_row_that_waited_for_its_one_leaves_when_it_comes(self, tmp_path: Path) -> None:
+        join = joined(tmp_path)
+        join.batch(access=access(1, 1, 2))
+        assert join.state_rows() == [0, 3]
+        assert len(join.batch(news=news(1))) == 2
+        assert join.state_rows() == [1, 1]
+        assert join.counters.streams[1].purged == 2
+
+    def test_a_punctuation_purges_the_one(self, tmp_path: Path) -> None:
+        join = joined(tmp_path)
+        join.batch(news=news(1, 2, 3))
+        result = join.batch(access=access(1, ("end", 1), 2, ("end", 3)))
+        assert pairs(result) == [(1, "ip 0"), (2, "ip 2")]
+        assert join.state_rows() == [1, 0]
+        # One that comes after its punctuation is not stored.
+        join.batch(news=news(4), access=access(("end", 5)))
+        join.batch(news=news(5))
+        assert join.state_rows() == [2, 0]
+
+    def test_rows_of_one_batch_come_before_its_punctuations(self, tmp_path: Path) -> None:
+        join = joined(tmp_path)
+        result = join.batch(news=news(1), access=access(("end", 1), 1, 1))
+        assert len(result) == 2
+        assert join.state_rows() == [0, 0]
+
+
+class TestOrderAndClusters:
+    def test_an_ordered_stream_closes_what_is_below_its_newest_key(self, tmp_path: Path) -> None:
+        join = joined(tmp_path, access={"arrival": "ordered"})
+        join.batch(news=news(1, 2, 3, 4), access=access(1, 1))
+        assert join.state_rows() == [4, 0]
+        assert len(join.batch(access=access(2, 3, 3))) == 3
+        assert join.state_rows() == [2, 0]
+        with pytest.raises(ViolationError, match="key 2: arrival='ordered' has closed it"):
+            join.batch(access=access(2))
+
+    def test_a_clustered_stream_closes_the_keys_it_has_left(self, tmp_path: Path) -> None:
+        join = joined(tmp_path, access={"arrival": "clustered"})
+        join.batch(news=news(1, 2, 7), access=access(7, 7, 2))
+        assert join.state_rows() == [3, 0]
+        join.batch(access=access(2, 1))
+        assert join.state_rows() == [2, 0]
+        with pytest.raises(ViolationError, match="arrival='clustered' has closed it"):
+            join.batch(access=access(7))
+
+
+class TestPunctuations:
+    def test_a_range_closes_its_keys_and_goes_to_every_bucket(self, tmp_path: Path) -> None:
+        ranged = Punctuation(when='"end"', low="sno_from", high="to")
+        schema = pa.schema(
+            [("sno", pa.int64()), ("sno_from", pa.int64()), ("to", pa.int64()), ("end", pa.bool_())]
+        )
+        join = LocalJoin(
+            {
+                "news": LocalStream(NEWS, unique=True),
+                "access": LocalStream(schema, punctuation=ranged),
+            },
+            on="sno",
+            goal="memory",
+            buckets=3,
+            folder=str(tmp_path),
+        )
+        join.batch(news=news(*range(10)))
+        join.batch(access=table(schema, [(None, 2, 5, True)]))
+        assert join.state_rows() == [6, 0]
+        join.batch(access=table(schema, [(None, 9, 8, True)]))  # covers nothing
+        assert join.state_rows() == [6, 0]
+        join.batch(access=table(schema, [(None, None, 0, True)]))  # without a lower bound
+        assert join.state_rows() == [5, 0]
+        join.batch(access=table(schema, [(None, None, None, True)]))  # everything
+        assert join.state_rows() == [0, 0]
+
+    def test_a_pattern_closes_the_keys_that_fit(self, tmp_path: Path) -> None:
+        one = pa.schema([("site", pa.string()), ("n", pa.int64()), ("end", pa.bool_())])
+        join = LocalJoin(
+            {"a": LocalStream(one, punctuation=END), "b": LocalStream(one, punctuation=END)},
+            on=["site", "n"],
+            goal="memory",
+            buckets=2,
+            folder=str(tmp_path),
+        )
+        rows = [("x", 1, False), ("x", 2, False), ("y", 1, False)]
+        join.batch(a=table(one, rows))
+        join.batch(b=table(one, [("x", None, True)]))
+        assert join.state_rows() == [1, 0]
+        join.batch(a=table(one, [("x", 9, False), ("z", 9, False)]))
+        assert join.state_rows() == [2, 0], "of a closed site nothing is stored"
+        join.batch(b=table(one, [("y", 1, True)]))
+        assert join.state_rows() == [1, 0]
+        with pytest.raises(ViolationError, match="'x', 5"):
+            join.batch(b=table(one, [("x", 5, False)]))
+
+    def test_one_for_a_key_never_seen_and_the_same_twice(self, tmp_path: Path) -> None:
+        join = joined(tmp_path, emit_punctuations=True)
+        join.batch(news=news(1), access=access(("end", 77), ("end", 1)))
+        join.batch(access=access(("end", 1), ("end", 77)))
+        assert join.state_rows() == [0, 0]
+        result = join.batch(news=news(77))
+        assert result.column("sno").to_pylist() == [77]
+        assert result.column("is_punctuation").to_pylist() == [True]
+
+    def test_null_keys_are_never_unique_nor_closed(self, tmp_path: Path) -> None:
+        join = joined(tmp_path)
+        for _ in range(2):
+            assert len(join.batch(news=news(None, None), access=access(None))) == 0
+        assert join.state_rows() == [0, 0]
+
+
+class TestViolations:
+    def test_fail_names_stream_key_and_promise(self, tmp_path: Path) -> None:
+        join = joined(tmp_path)
+        join.batch(access=access(("end", 4)))
+        with pytest.raises(ViolationError) as raised:
+            join.batch(access=access(3, 4))
+        message = str(raised.value)
+        assert message.startswith("stream 'access' brought 1 row(s)")
+        assert "with the key 4: a punctuation has closed it" in message
+        assert "violations='drop'" in message
+
+    def test_a_second_row_of_a_unique_key(self, tmp_path: Path) -> None:
+        join = joined(tmp_path)
+        with pytest.raises(ViolationError, match="key 1: unique=True says that a key comes once"):
+            join.batch(news=news(1, 2, 1))
+        join.batch(news=news(5))
+        with pytest.raises(ViolationError, match="key 5"):
+            join.batch(news=news(5))
+
+    def test_drop_counts_and_keep_keeps(self, tmp_path: Path) -> None:
+        drop = joined(tmp_path / "drop", violations="drop")
+        drop.batch(news=news(1, 1), access=access(("end", 2)))
+        assert drop.counters.streams[0].violations == 1
+        assert len(drop.batch(access=access(1, 2, 2))) == 1
+        assert drop.counters.streams[1].violations == 2
+        keep = joined(tmp_path / "keep", violations="keep")
+        keep.batch(news=news(1, 1), access=access(("end", 2)))
+        assert len(keep.batch(access=access(1, 2, 2))) == 2
+        assert keep.counters.streams[1].violations == 2
+
+
+class TestPurging:
+    def test_immediate_purging_keeps_only_what_is_needed(self, tmp_path: Path) -> None:
+        """The least state possible: the news whose number is not over and, of the access
+        records, those whose news has not come."""
+        join = joined(tmp_path)
+        random = np.random.default_rng(5)
+        order = random.permutation(60)
+        published: set[int] = set()
+        over: set[int] = set()
+        waiting: Counter[int] = Counter()
+        for step, number in enumerate(order.tolist()):
+            open_now = [n for n in range(60) if n not in over]
+            records = random.choice(open_now, 20).tolist()
+            ends = [("end", min(open_now))] if step % 2 else []
+            join.batch(news=news(number), access=access(*records, *ends))
+            published.add(number)
+            for record in records:
+                waiting[record] += 1
+            over |= {n for _, n in ends}
+            needed = [
+                len(published - over),
+                sum(count for n, count in waiting.items() if n not in published),
+            ]
+            assert join.state_rows() == needed
+
+    def test_batch_purging_waits_and_gives_the_same_result(self, tmp_path: Path) -> None:
+        results, most = {}, {}
+        for goal in ("memory", "throughput"):
+            join = joined(tmp_path / goal, goal=goal)
+            found, peak = [], 0
+            for step in range(150):
+                batch = access(step, step, ("end", step))
+                found.append(join.batch(news=news(step), access=batch))
+                peak = max(peak, join.state_rows()[0])
+            results[goal], most[goal] = multiset(pa.concat_tables(found)), peak
+        assert results["memory"] == results["throughput"]
+        assert most == {"memory": 0, "throughput": 99}
+
+    def test_it_purges_when_nothing_comes(self, tmp_path: Path) -> None:
+        join = joined(tmp_path, goal="throughput")
+        join.batch(news=news(1, 2), access=access(("end", 1)))
+        assert join.state_rows() == [2, 0]
+        join.batch()
+        assert join.state_rows() == [1, 0]
+
+
+class TestPropagation:
+    def test_a_punctuation_leaves_when_its_results_have(self, tmp_path: Path) -> None:
+        join = joined(tmp_path, emit_punctuations=True)
+        first = join.batch(access=access(1, ("end", 1)))
+        assert len(first) == 0, "its news may still come"
+        second = join.batch(news=news(1))
+        assert second.column("is_punctuation").to_pylist() == [False, True]
+        assert second.column("sno").to_pylist() == [1, 1]
+        assert second.column("title").to_pylist() == ["news 1", None]
+
+    def test_many_to_many_needs_both(self, tmp_path: Path) -> None:
+        schema = pa.schema([("k", pa.string()), ("end", pa.bool_())])
+        stream = LocalStream(schema, punctuation=END)
+        join = LocalJoin(
+            {"a": stream, "b": stream},
+            on="k",
+            goal="memory",
+            emit_punctuations=True,
+            how="full",
+            folder=str(tmp_path),
+        )
+
+        def rows(*values: tuple[str, bool]) -> pa.Table:
+            return table(schema, list(values))
+
+        assert len(join.batch(a=rows(("x", False), ("x", True)))) == 0
+        result = join.batch(b=rows(("x", False), ("x", False), ("x", True)))
+        assert result.column("is_punctuation").to_pylist() == [False, False, True, True]
+        # A row whose key is over in the other stream is proven unmatched at once.
+        join.batch(b=rows(("y", True)))
+        lone = join.batch(a=rows(("y", False)))
+        assert lone.column("k").to_pylist() == ["y"]
+        assert join.state_rows() == [0, 0]
+
+    def test_two_joins_in_a_row(self, tmp_path: Path) -> None:
+        """The second join's state is purged by what the first hands on."""
+        first = joined(tmp_path / "1", emit_punctuations=True)
+        schema = pa.schema(
+            [("sno", pa.int64()), ("ip", pa.string()), ("is_punctuation", pa.bool_())]
+        )
+        pages = pa.schema([("sno", pa.int64()), ("page", pa.string())])
+        second = LocalJoin(
+            {
+                "pages": LocalStream(pages, unique=True),
+                "read": LocalStream(schema, punctuation=Punctuation(when="is_punctuation")),
+            },
+            on="sno",
+            goal="memory",
+            folder=str(tmp_path / "2"),
+        )
+        found = 0
+        for step in range(20):
+            result = first.batch(
+                news=news(step), access=access(step, step, *([("end", step - 1)] if step else []))
+            )
+            out = second.batch(
+                pages=table(pages, [(step, f"page {step}")]), read=result.select(schema.names)
+            )
+            found += len(out)
+            assert second.state_rows()[0] <= 2
+        assert found == 40
+
+
+# --- at random, against the oracle
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[str, list[tuple[list[int], list[Any]]], dict[str, Any]]:
+    """Batches of two streams with true promises: both punctuate some of their keys, and
+    bring none of those afterwards."""
+    how = draw(st.sampled_from(["inner", "left", "right", "full", "semi", "anti"]))
+    over: tuple[set[int], set[int]] = (set(), set())
+    batches = []
+    for _ in range(draw(st.integers(1, 8))):
+        both: list[list[Any]] = []
+        for closed in over:
+            keys = [key for key in range(6) if key not in closed] or [None]
+            rows = draw(st.lists(st.sampled_from([*keys, None]), max_size=5))
+            ends = draw(st.lists(st.integers(0, 5), max_size=2))
+            closed |= set(ends)
+            both.append([*rows, *(("end", key) for key in ends)])
+        batches.append((both[0], both[1]))
+    ends = [("end", key) for key in range(6)]
+    batches.append((ends, ends))
+    options = {
+        "goal": draw(st.sampled_from(["memory", "throughput"])),
+        "buckets": draw(st.integers(1, 3)),
+        "index": draw(st.sampled_from(["always", "never"])),
+    }
+    return how, batches, options
+
+
+def test_promises_never_change_the_result() -> None:
+    @examples(120)
+    @given(history=histories())
+    def check(history: tuple[str, list[tuple[list[Any], list[Any]]], dict[str, Any]]) -> None:
+        import tempfile
+
+        how, batches, options = history
+        stream = LocalStream(ACCESS, punctuation=END)
+        with tempfile.TemporaryDirectory() as folder:
+            join = LocalJoin(
+                {"a": stream, "b": stream}, on="sno", how=how, folder=folder, **options
+            )
+            results = [join.batch(a=access(*a), b=access(*b)) for a, b in batches]
+            results.append(join.batch())
+            assert join.state_rows() == [0, 0], "all keys are over"
+        data = {
+            name: pa.concat_tables([_data(access(*batch[i])) for batch in batches])
+            for i, name in enumerate("ab")
+        }
+        sides = {name: Stream(rows, ["sno"], None, None) for name, rows in data.items()}
+        expected = sql_join(sides, how=how)
+        assert multiset(pa.concat_tables(results)) == multiset(expected)
+
+    check()
+
+
+def _data(rows: pa.Table) -> pa.Table:
+    return rows.filter(pa.compute.invert(rows.column("end")))

@@ -1,0 +1,125 @@
+"""Punctuations and promises about keys, on Spark: over a shuffle, in batches, in chains."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+import watersmeet as wm
+from tests.oracle import Stream, assert_same_rows, sql_join
+from tests.spark.streams import read, result, start, write
+
+pytestmark = pytest.mark.spark
+
+NEWS = pa.schema([("sno", pa.int64()), ("title", pa.string())])
+ACCESS = pa.schema(
+    [("sno", pa.int64()), ("ip", pa.string()), ("over", pa.bool_()), ("upto", pa.int64())]
+)
+ENDS = wm.Punctuation(when="over", high="upto")
+
+
+def rows(schema: pa.Schema, values: list[tuple[Any, ...]]) -> pa.Table:
+    return pa.Table.from_pylist([dict(zip(schema.names, v, strict=True)) for v in values], schema)
+
+
+def news(batches: int) -> list[pa.Table]:
+    return [rows(NEWS, [(n, f"news {n}") for n in range(4 * b, 4 * b + 4)]) for b in range(batches)]
+
+
+def access(batches: int, *, ranges: bool) -> list[pa.Table]:
+    """Records of each batch's news, in each of them twice; the news of the batch before are
+    over then: by a punctuation each, or by a range."""
+    tables = []
+    for b in range(batches):
+        values: list[tuple[Any, ...]] = [
+            (n, f"{b}-{n}-{i}", False, None) for n in range(4 * b, 4 * b + 4) for i in range(2)
+        ]
+        if b and ranges:
+            values.append((None, None, True, 4 * b - 1))
+        elif b:
+            values += [(n, None, True, None) for n in range(4 * b - 4, 4 * b)]
+        tables.append(rows(ACCESS, values))
+    return tables
+
+
+def written(folder: Path, *, ranges: bool = False) -> dict[str, list[pa.Table]]:
+    batches = {"news": news(5), "access": access(5, ranges=ranges)}
+    for name, tables in batches.items():
+        write(folder / name, tables)
+    return batches
+
+
+def streams(spark: SparkSession, folder: Path) -> list[wm.Stream]:
+    return [
+        wm.stream(read(spark, folder / "news"), "news", unique=True),
+        wm.stream(read(spark, folder / "access"), "access", punctuation=ENDS),
+    ]
+
+
+@pytest.mark.parametrize("ranges", [False, True], ids=["constants", "ranges"])
+def test_state_is_bounded_without_a_window(
+    spark: SparkSession, tmp_path: Path, ranges: bool
+) -> None:
+    batches = written(tmp_path, ranges=ranges)
+    query = start(wm.join(streams(spark, tmp_path), on="sno", goal="memory", how="full"))
+    found = result(spark, query)
+    tables = {name: pa.concat_tables(parts) for name, parts in batches.items()}
+    data = tables["access"].filter(pa.compute.invert(tables["access"].column("over")))
+    sides = {"news": tables["news"], "access": data}
+    expected = sql_join(
+        {name: Stream(table, ["sno"], None, None) for name, table in sides.items()}, how="full"
+    )
+    assert_same_rows(found, expected)
+    records = [record for record in wm.metrics(query) if record.rows]
+    assert [record.streams["news"].state_rows for record in records] == [4] * 5
+    assert [record.streams["access"].state_rows for record in records] == [0] * 5
+    # A range goes to both buckets, a single key to its own.
+    came = sum(record.streams["access"].punctuations for record in records)
+    assert came == (4 * 2 if ranges else 16)
+
+
+def test_two_joins_are_chained_by_what_the_first_hands_on(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    written(tmp_path)
+    pages = pa.schema([("sno", pa.int64()), ("page", pa.string())])
+    write(
+        tmp_path / "pages",
+        [rows(pages, [(n, f"page {n}") for n in range(4 * b, 4 * b + 4)]) for b in range(5)],
+    )
+    first = wm.join(streams(spark, tmp_path), on="sno", goal="memory", emit_punctuations=True)
+    second = wm.join(
+        [
+            wm.stream(read(spark, tmp_path / "pages"), "pages", unique=True),
+            wm.stream(first, "read", punctuation=wm.Punctuation(when="is_punctuation")),
+        ],
+        on="sno",
+        goal="memory",
+    )
+    query = start(second)
+    found = result(spark, query)
+    assert found.num_rows == 5 * 8
+    assert set(found.column("page").to_pylist()) == {f"page {n}" for n in range(20)}
+    last = [
+        record
+        for record in wm.metrics(query)
+        if record.rows and record.join == "inner join of pages and read"
+    ]
+    assert [record.streams["pages"].state_rows for record in last] == [4] * 5
+    assert sum(record.streams["read"].punctuations for record in last) == 16
+
+
+def test_a_broken_promise_stops_the_query_and_says_whose(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write(tmp_path / "news", news(2))
+    tables = access(2, ranges=False)
+    tables.append(rows(ACCESS, [(2, "too late", False, None)]))
+    write(tmp_path / "access", tables)
+    with pytest.raises(StreamingQueryException, match="stream 'access' brought 1 row.*the key 2"):
+        result(spark, start(wm.join(streams(spark, tmp_path), on="sno")))
