@@ -13,7 +13,7 @@ from watersmeet.operators.predicate import Predicate
 from watersmeet.plan.explain import explain
 from watersmeet.plan.planner import plan_join
 from watersmeet.spark import pipeline, session
-from watersmeet.spark.inputs import describe
+from watersmeet.spark.inputs import check_punctuation, describe
 from watersmeet.spark.where import translate
 from watersmeet.spec import Budget, JoinSpec, Punctuation, StreamSpec
 from watersmeet.state.cache import default_folder
@@ -88,6 +88,7 @@ def stream(
         Rows in the stream that say which keys are over: :class:`Punctuation`.
     """
     spec = describe(df, name, time=time, delay=delay, rate=rate, keys=keys)
+    check_punctuation(df, name, punctuation)
     return Stream(df, replace(spec, unique=unique, arrival=arrival, punctuation=punctuation))
 
 

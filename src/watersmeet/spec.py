@@ -166,12 +166,15 @@ class JoinSpec:
     @property
     def preserved(self) -> tuple[bool, ...]:
         """For each stream: does a row that matches nothing appear in the result?"""
-        first = self.how in ("left", "full", "anti")
-        second = self.how in ("right", "full")
-        return (first, second)
+        return preserved_by(self.how)
 
     @property
     def carries_event_time(self) -> bool:
         """Can Spark go on with event time after this join? Only an inner join's
         results are always newer than the watermark."""
         return self.how == "inner" and all(stream.time for stream in self.streams)
+
+
+def preserved_by(how: str) -> tuple[bool, bool]:
+    """For each of two streams: does a row that matches nothing appear in the result?"""
+    return how in ("left", "full", "anti"), how in ("right", "full")

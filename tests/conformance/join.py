@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -39,6 +39,7 @@ class Join:
     index: Any = "auto"
     invalidation: str = "active"
     budget: Budget | None = None
+    further: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -52,6 +53,7 @@ class Join:
             "index": self.index,
             "invalidation": self.invalidation,
             "budget": self.budget,
+            **self.further,
         }
 
     def batch(self, **rows: Sequence[tuple[Any, ...]]) -> Batch:

@@ -10,7 +10,7 @@ import pytest
 from watersmeet.plan.cost import Weights
 from watersmeet.plan.explain import explain
 from watersmeet.plan.planner import plan_join
-from watersmeet.spec import JOIN_TYPES, Budget, Column, StreamSpec
+from watersmeet.spec import JOIN_TYPES, Budget, Column, Punctuation, StreamSpec
 
 SECOND = 1_000_000
 
@@ -253,3 +253,19 @@ def test_a_budget_says_what_it_costs() -> None:
     text = explained(budget=shed)
     assert "windows shrink to fit, the faster stream's first; results are lost" in text
     assert "rate: 50,000 rows/s: of more, rows are shed" in text
+
+
+def test_promises_say_what_lets_rows_leave() -> None:
+    views, clicks = replace(VIEWS, unique=True), replace(CLICKS, punctuation=Punctuation("bid < 0"))
+    text = explained(views, clicks, within=None, how="left", emit_punctuations=True)
+    assert "purge: a row leaves when a punctuation of clicks closes its key" in text
+    assert "a row leaves when it has met its row of views, whose keys are unique" in text
+    assert "unmatched rows of views: come out when a punctuation of clicks closes its key" in text
+    assert "purged after 100 punctuations, or when no rows come" in text
+    assert "a row that its stream had promised not to bring stops the query" in text
+    assert "handed on when all results they cover have left" in text
+    assert "WARNING" not in text
+    both = explained(views, replace(clicks, arrival="clustered"), goal="memory", violations="drop")
+    assert "reaches views.viewed_at + 5 min, or when clicks, which is clustered" in both
+    assert "purged at once" in both
+    assert "is dropped and counted" in both

@@ -18,6 +18,7 @@ from watersmeet.errors import (
     MixedInputError,
     PlanError,
     PredicateError,
+    PunctuationError,
     StrategyError,
     StreamNameError,
     TimeColumnError,
@@ -27,7 +28,7 @@ from watersmeet.errors import (
     WindowError,
 )
 from watersmeet.plan.planner import plan_join
-from watersmeet.spec import JOIN_TYPES, Budget, Column, JoinSpec, StreamSpec
+from watersmeet.spec import JOIN_TYPES, Budget, Column, JoinSpec, Punctuation, StreamSpec
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
@@ -514,3 +515,61 @@ class TestHowTheStateIsHeld:
             self.planned(VIEWS, untimed, within=None, unbounded=True, budget=rate)
         with pytest.raises(BudgetError, match="it is for streams"):
             self.planned(batch(VIEWS), batch(CLICKS), within=None, budget=shed)
+
+
+class TestPromises:
+    ENDS = Punctuation(when="place = 'end'")
+
+    def planned(self, views: dict[str, Any], clicks: dict[str, Any], **arguments: Any) -> JoinSpec:
+        streams = [replace(VIEWS, **views), replace(CLICKS, **clicks)]
+        return plan_join(streams, **{"on": "ad_id", **arguments})
+
+    def test_a_join_that_promises_bound_needs_no_window(self) -> None:
+        spec = self.planned({"unique": True}, {"punctuation": self.ENDS})
+        assert not spec.unbounded
+        with pytest.raises(UnboundedStateError):
+            self.planned({"unique": True}, {})
+        with pytest.raises(UnboundedStateError):
+            self.planned({}, {"punctuation": self.ENDS})
+
+    def test_an_outer_join_needs_to_hear_of_keys_that_never_come(self) -> None:
+        self.planned({"unique": True}, {"punctuation": self.ENDS}, how="left")
+        self.planned({"unique": True}, {"arrival": "ordered"}, how="anti")
+        with pytest.raises(WindowError, match="which rows of clicks match nothing"):
+            self.planned({"unique": True}, {"punctuation": self.ENDS}, how="right")
+        with pytest.raises(WindowError, match="arrival='ordered' of clicks"):
+            self.planned({"unique": True}, {"arrival": "clustered"}, how="left")
+
+    @pytest.mark.parametrize(
+        ("clicks", "arguments", "message"),
+        [
+            ({"arrival": "sorted"}, {}, "arrival='sorted' is none of"),
+            ({"punctuation": "place = 'end'"}, {}, "give wm.Punctuation"),
+            ({"arrival": "ordered"}, {"on": {"views": "site", "clicks": "place"}}, "single key"),
+            (
+                {"punctuation": Punctuation(when="true", low="day")},
+                {"on": {"views": "site", "clicks": "place"}},
+                "a range needs a single key",
+            ),
+            ({}, {"emit_punctuations": True}, "no stream has punctuations to hand on"),
+            ({"punctuation": ENDS}, {"emit_punctuations": True, "how": "semi"}, "how='semi'"),
+        ],
+    )
+    def test_promises_that_cannot_be_kept_are_refused(
+        self, clicks: dict[str, Any], arguments: dict[str, Any], message: str
+    ) -> None:
+        with pytest.raises(PunctuationError, match=message):
+            self.planned({}, clicks, within="5 minutes", **arguments)
+
+    def test_columns_goal_and_violations_are_checked(self) -> None:
+        low = Punctuation(when="true", low="nowhere")
+        with pytest.raises(UnknownColumnError, match="punctuation: the stream 'clicks'"):
+            self.planned({}, {"punctuation": low}, within="1 minute")
+        with pytest.raises(StrategyError, match="goal='speed' is none of"):
+            self.planned({}, {}, within="1 minute", goal="speed")
+        with pytest.raises(StrategyError, match="violations='ignore' is none of"):
+            self.planned({}, {}, within="1 minute", violations="ignore")
+
+    def test_a_column_tells_punctuations_from_results(self) -> None:
+        spec = self.planned({"unique": True}, {"punctuation": self.ENDS}, emit_punctuations=True)
+        assert [column.name for column in spec.output][-2:] == ["is_punctuation", "event_time"]

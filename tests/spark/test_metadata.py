@@ -66,13 +66,13 @@ def test_state_is_bounded_without_a_window(
     spark: SparkSession, tmp_path: Path, ranges: bool
 ) -> None:
     batches = written(tmp_path, ranges=ranges)
-    query = start(wm.join(streams(spark, tmp_path), on="sno", goal="memory", how="full"))
+    query = start(wm.join(streams(spark, tmp_path), on="sno", goal="memory", how="left"))
     found = result(spark, query)
     tables = {name: pa.concat_tables(parts) for name, parts in batches.items()}
     data = tables["access"].filter(pa.compute.invert(tables["access"].column("over")))
     sides = {"news": tables["news"], "access": data}
     expected = sql_join(
-        {name: Stream(table, ["sno"], None, None) for name, table in sides.items()}, how="full"
+        {name: Stream(table, ["sno"], None, None) for name, table in sides.items()}, how="left"
     )
     assert_same_rows(found, expected)
     records = [record for record in wm.metrics(query) if record.rows]
@@ -123,3 +123,16 @@ def test_a_broken_promise_stops_the_query_and_says_whose(
     write(tmp_path / "access", tables)
     with pytest.raises(StreamingQueryException, match="stream 'access' brought 1 row.*the key 2"):
         result(spark, start(wm.join(streams(spark, tmp_path), on="sno")))
+
+
+@pytest.mark.parametrize(
+    ("when", "message"),
+    [("nowhere = 1", "no condition over its columns sno, ip"), ("sno + 1", "is of type bigint")],
+)
+def test_a_condition_that_is_none_is_refused_at_once(
+    spark: SparkSession, tmp_path: Path, when: str, message: str
+) -> None:
+    write(tmp_path / "access", access(1, ranges=False))
+    df = read(spark, tmp_path / "access")
+    with pytest.raises(wm.errors.PunctuationError, match=message):
+        wm.stream(df, "access", punctuation=wm.Punctuation(when=when))

@@ -23,6 +23,7 @@ own code; hashed keys are told apart by 64 bits.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -39,6 +40,8 @@ LOW = "#low"
 HIGH = "#high"
 
 LEAST, GREATEST = -(2**63), 2**63 - 1
+
+_PARTS = ("keys", "unpurged", "open", "patterns", "waiting", "numbers")
 
 
 @dataclass
@@ -62,42 +65,43 @@ class Closing:
     _saved: dict[str, bytes] = field(default_factory=dict)
 
     @classmethod
-    def load(cls, store: Store, stream: int) -> Closing:
-        name = f"closing/{stream}/"
-        closing = cls(name)
-        for part in ("keys", "unpurged", "open"):
-            value = store.get(name + part)
-            setattr(closing, part, KeySet.from_bytes(value))
-            closing._saved[part] = value or b""
-        for part in ("patterns", "waiting"):
-            value = store.get(name + part)
-            setattr(closing, part, decode(value) if value else None)
-            closing._saved[part] = value or b""
-        numbers = store.get(name + "numbers")
-        if numbers:
-            count, greatest = np.frombuffer(numbers, np.int64).tolist()
+    def load(cls, store: Store, stream: int, stored: Sequence[str]) -> Closing:
+        """What the store has of a stream's closed keys; ``stored`` names what there is."""
+        closing = cls(f"closing/{stream}/")
+        for part in _PARTS:
+            name = closing.name + part
+            closing._saved[part] = (store.get(name) or b"") if name in stored else b""
+        saved = closing._saved
+        closing.keys = KeySet.from_bytes(saved["keys"])
+        closing.unpurged = KeySet.from_bytes(saved["unpurged"])
+        closing.open = KeySet.from_bytes(saved["open"])
+        closing.patterns = decode(saved["patterns"]) if saved["patterns"] else None
+        closing.waiting = decode(saved["waiting"]) if saved["waiting"] else None
+        if saved["numbers"]:
+            count, greatest = np.frombuffer(saved["numbers"], np.int64).tolist()
             closing.count, closing.greatest = count, None if greatest == LEAST else greatest
-            closing._saved["numbers"] = numbers
         return closing
 
-    def save(self, store: Store) -> None:
-        """Write what has changed."""
+    def save(self, store: Store) -> list[str]:
+        """Write what has changed; the names of what there is."""
         greatest = LEAST if self.greatest is None else self.greatest
+        known = self.count or self.greatest is not None
         values = {
             "keys": self.keys.to_bytes(),
             "unpurged": self.unpurged.to_bytes(),
             "open": self.open.to_bytes(),
             "patterns": b"" if self.patterns is None else encode(self.patterns),
             "waiting": b"" if self.waiting is None else encode(self.waiting),
-            "numbers": np.array([self.count, greatest], np.int64).tobytes(),
+            "numbers": np.array([self.count, greatest], np.int64).tobytes() if known else b"",
         }
         for part, value in values.items():
-            if value == self._saved.get(part, b""):
+            if value == self._saved[part]:
                 continue
             if value:
                 store.put(self.name + part, value)
             else:
                 store.delete(self.name + part)
+        return [self.name + part for part, value in values.items() if value]
 
     def covers(self, rows: pa.RecordBatch, key_columns: tuple[str, ...]) -> Bools:
         """Which rows have a closed key. A null key is never closed: it matches nothing."""

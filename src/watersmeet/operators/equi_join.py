@@ -92,8 +92,11 @@ class EquiJoin:
         self._pairs = how not in ("semi", "anti")
         #: Does an unmatched row of stream i appear in the result?
         self._preserved = layout.preserved
-        #: Is a row of stream i done with when it has matched?
-        self._done_when_matched = (not self._pairs, False)
+        #: Is a row of stream i done with when it has matched? Not if its key is unique: it
+        #: stays, to tell later rows of the other stream that they need not wait.
+        self._done_when_matched = (not self._pairs and not layout.inputs[0].unique, False)
+        #: Must a stored row of stream i know whether it has matched?
+        self._tracked = (self._preserved[0] or not self._pairs, self._preserved[1])
         self._output = Output(layout)
         #: A stream whose keys are unique comes first: the others' rows then find it stored,
         #: and need not be stored themselves (metadata paper, section 4.1).
@@ -121,7 +124,7 @@ class EquiJoin:
         self._hold(state)
         shares = shedding.kept_shares(self.layout.budget, state, self._row_width)
         arrivals = [Arrivals() for _ in state.windows]
-        purging = self._purging(state)
+        purging = Purging(self.layout, state, self._output)
         for chunk in chunks:
             for stream in self._order:
                 rows = chunk[stream]
@@ -179,9 +182,6 @@ class EquiJoin:
             return True
         over = sum(entry.rows for entry in window.entries if entry.max_time <= until)
         return 2 * over > window.rows
-
-    def _purging(self, state: BucketState) -> Purging:
-        return Purging(self.layout, state, self._output)
 
     # -- what a step knows and decides ------------------------------------------
 
@@ -298,7 +298,7 @@ class EquiJoin:
             if self.layout.inputs[1 - stream].unique:
                 done[mine] = True  # they have met their one
             if self.layout.inputs[stream].unique and len(theirs):
-                yield from purging.let_go(1 - stream, window, entry.id, theirs, counters)
+                yield from purging.let_go(1 - stream, entry, theirs, counters)
         if self._done_when_matched[stream]:
             done |= matched
         if self._preserved[stream]:
@@ -308,7 +308,7 @@ class EquiJoin:
         if done.any():
             counters.streams[stream].dropped += int(done.sum())
             fresh, matched = Segment.of(rows.filter(pa.array(~done))), matched[~done]
-        state.windows[stream].add(fresh, matched if self._preserved[stream] else None)
+        state.windows[stream].add(fresh, matched if self._tracked[stream] else None)
         if self.layout.budget is not None:
             names = [layout.name for layout in self.layout.inputs]
             shedding.fit(self.layout.budget, state, names)
@@ -387,13 +387,15 @@ class EquiJoin:
             ours, others = (fresh.rows, mine), (stored.rows, theirs)
             yield from self._output.pairs(*((ours, others) if stream == 0 else (others, ours)))
         elif self.layout.how == "semi":
-            first = mine[~matched[mine]] if stream == 0 else theirs
-            rows = fresh.rows if stream == 0 else stored.rows
+            if stream == 0:
+                first, rows = mine[~matched[mine]], fresh.rows
+            else:
+                first, rows = theirs[~window.marks(entry)[theirs]], stored.rows
             yield from self._output.alone(0, rows, np.unique(first))
         matched[mine] = True
         if self._done_when_matched[1 - stream]:
             window.let_go(entry, theirs)
-        elif self._preserved[1 - stream]:
+        elif self._tracked[1 - stream]:
             window.mark(entry, theirs)
 
 

@@ -29,8 +29,8 @@ from watersmeet.operators.output import Output, Positions
 from watersmeet.operators.probe import probe
 from watersmeet.state.bucket import BucketState
 from watersmeet.state.keyset import KeySet
+from watersmeet.state.manifest import Entry
 from watersmeet.state.segment import CODE, TIME, Bools, Index, Ints, Segment, codes_of, concat
-from watersmeet.state.window import Window
 
 #: A state that takes this part of its budget is purged.
 _NEARLY = 0.8
@@ -44,7 +44,7 @@ class Purging:
         self._state = state
         self._output = output
         self._closings = [
-            Closing.load(state.store, stream) if promised.closes else None
+            Closing.load(state.store, stream, state.manifest.closings) if promised.closes else None
             for stream, promised in enumerate(layout.inputs)
         ]
         self._punctuations: list[list[pa.RecordBatch]] = [[] for _ in layout.inputs]
@@ -152,9 +152,12 @@ class Purging:
             for closing in self._closings:
                 if closing is not None:
                     closing.waiting = None
-        for closing in self._closings:
-            if closing is not None:
-                closing.save(self._state.store)
+        self._state.manifest.closings = [
+            name
+            for closing in self._closings
+            if closing is not None
+            for name in closing.save(self._state.store)
+        ]
 
     def _is_time(self, closing: Closing, paused: bool) -> bool:
         budget = self._layout.budget
@@ -172,19 +175,18 @@ class Purging:
         for entry in list(window.entries):
             segment = window.open(entry)
             found = positions(segment, closing, self._layout.key_columns)
-            found = found[~window.gone(entry)[found]] if entry.gone else found
             if not len(found):
                 continue
-            yield from self.let_go(stream, window, entry.id, found, counters)
+            yield from self.let_go(stream, entry, found, counters)
             if unique:
                 self._complete[stream].append(codes_of(segment.rows)[found])
         closing.unpurged, closing.count = KeySet(), 0
 
     def let_go(
-        self, stream: int, window: Window, entry_id: str, found: Positions, counters: Counters
+        self, stream: int, entry: Entry, found: Positions, counters: Counters
     ) -> Iterator[pa.RecordBatch]:
         """Be done with stored rows; those that are proven unmatched come out."""
-        entry = next(entry for entry in window.entries if entry.id == entry_id)
+        window = self._state.windows[stream]
         found = found[~window.gone(entry)[found]] if entry.gone else found
         if self._layout.preserved[stream]:
             unmatched = found[~window.marks(entry)[found]]

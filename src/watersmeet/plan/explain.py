@@ -173,7 +173,8 @@ def _closed(spec: JoinSpec, position: int) -> list[str]:
     if other.unique:
         ways.append(f"when it has met its row of {other.name}, whose keys are unique")
     if other.arrival is not None:
-        ways.append(f"when {other.name}, which is {other.arrival}, is past its key")
+        never = " (one that never comes there, stays)" if other.arrival == "clustered" else ""
+        ways.append(f"when {other.name}, which is {other.arrival}, is past its key{never}")
     if other.punctuation is not None:
         ways.append(f"when a punctuation of {other.name} closes its key")
     return ways
@@ -218,11 +219,10 @@ def _unmatched(spec: JoinSpec) -> list[_Node]:
             continue
         stream = spec.streams[position]
         others = " and ".join(other.name for other in spec.streams if other is not stream)
-        when = (
-            f"when the watermark reaches {_deadline(spec, position)}"
-            if spec.streaming
-            else "at the end of the run"
-        )
+        ways = _closed(spec, position)
+        if spec.windows[position] is not None:
+            ways.insert(0, f"when the watermark reaches {_deadline(spec, position)}")
+        when = ", or ".join(ways) if spec.streaming else "at the end of the run"
         nulls = "" if spec.how == "anti" else f", with nulls for {others}"
         nodes.append(_Node(f"unmatched rows of {stream.name}: come out {when}{nulls}"))
     return nodes

@@ -51,6 +51,7 @@ from watersmeet.spec import (
     JoinSpec,
     Punctuation,
     StreamSpec,
+    preserved_by,
 )
 
 Keys = str | Sequence[str]
@@ -103,6 +104,8 @@ def plan_join(
     free = streams[0].streaming and within is None and not _closed_by_promises(streams)
     if free:
         _check_may_be_unbounded(how, unbounded)
+    elif streams[0].streaming and within is None:
+        _check_provable(streams, how)
     _check_where(where)
     spec = JoinSpec(
         streams=streams,
@@ -495,6 +498,19 @@ def _check_rate(streams: Sequence[StreamSpec], budget: Budget) -> None:
             f"budget: rate={rate!r} needs to know how fast the streams are, by their times, and "
             f"{', '.join(untimed)} has none. Give its time column."
         )
+
+
+def _check_provable(streams: Sequence[StreamSpec], how: str) -> None:
+    """Without a window, only a punctuation or an order tells of a key that never came that
+    it will not."""
+    for stream, other, preserved in zip(streams, reversed(streams), preserved_by(how), strict=True):
+        if preserved and other.punctuation is None and other.arrival != "ordered":
+            raise WindowError(
+                f"within: missing, and how={how!r} has to know which rows of {stream.name} match "
+                f"nothing. What {other.name} promises tells when a key is over that has come, not "
+                "that one will never come. Give within='1 hour', or punctuations or "
+                f"arrival='ordered' of {other.name}."
+            )
 
 
 def _by_stream(

@@ -6,11 +6,13 @@ import re
 from datetime import timedelta
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from watersmeet import durations
-from watersmeet.errors import PlanError, TimeColumnError
-from watersmeet.spec import Column, StreamSpec
+from watersmeet.errors import PlanError, PunctuationError, TimeColumnError
+from watersmeet.spec import Column, Punctuation, StreamSpec
 
 #: Where Spark notes that a column carries a watermark.
 WATERMARK = "spark.watermarkDelayMs"
@@ -63,6 +65,24 @@ def describe(
         rate=rate,
         keys=keys,
     )
+
+
+def check_punctuation(df: DataFrame, name: str, punctuation: object) -> None:
+    """Is the condition that marks a stream's punctuations one over its columns?"""
+    if not isinstance(punctuation, Punctuation) or not isinstance(punctuation.when, str):
+        return  # the planner says what is wrong
+    try:
+        kind = df.select(F.expr(punctuation.when)).schema[0].dataType.simpleString()
+    except PySparkException as error:
+        raise PunctuationError(
+            f"stream {name!r}: punctuation: when={punctuation.when!r} is no condition over its "
+            f"columns {', '.join(df.columns)}: {str(error).splitlines()[0]}"
+        ) from error
+    if kind != "boolean":
+        raise PunctuationError(
+            f"stream {name!r}: punctuation: when={punctuation.when!r} is of type {kind}; it must "
+            "be a condition, like \"kind = 'end'\"."
+        )
 
 
 def watermark_delay(df: DataFrame, column: str) -> int | None:

@@ -44,7 +44,8 @@ class Manifest:
     time up to which stream i's rows are useless, and its unmatched ones given out;
     ``watermark`` is that of the last step, in microseconds; ``timer`` is the
     event-time timer that is set, in milliseconds; ``flows[i]`` is what has been
-    measured of stream i, and ``service`` the rows a second that steps have managed.
+    measured of stream i, and ``service`` the rows a second that steps have managed;
+    ``closings`` names what is stored about closed keys.
     """
 
     fingerprint: str
@@ -54,6 +55,7 @@ class Manifest:
     timer: int | None = None
     flows: list[Flow] = field(default_factory=list)
     service: float | None = None
+    closings: list[str] = field(default_factory=list)
 
     @classmethod
     def empty(cls, fingerprint: str, streams: int) -> Manifest:
