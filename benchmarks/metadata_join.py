@@ -15,6 +15,7 @@ import json
 import shutil
 import statistics
 import tempfile
+import time
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,7 @@ from rich.table import Table
 
 import watersmeet as wm
 from benchmarks.window_join import DEFAULT, PROVIDER, ROCKSDB
+from watersmeet.testing import LocalJoin, LocalStream
 
 console = Console(width=110)
 
@@ -112,6 +114,41 @@ def run(spark: SparkSession, way: str, folder: Path) -> dict[str, float]:
     return result
 
 
+def purging() -> dict[str, float]:
+    """Small, frequent punctuations over 200,000 news items, through the operator alone:
+    milliseconds a step with immediate and with batch purging, taken in turn."""
+    steps, news, batches = 200, 200_000, []
+    random = np.random.default_rng(5)
+    access = pa.schema([("sno", pa.int64()), ("ip", pa.int64()), ("over", pa.bool_())])
+    items = pa.schema([("sno", pa.int64()), ("title", pa.string())])
+    for step in range(steps):
+        read = random.integers(5 * step + 5, 5 * step + 1000, 200)
+        keys = np.concatenate([read, np.arange(5 * step, 5 * step + 5)])
+        flags = np.concatenate([np.zeros(200, bool), np.ones(5, bool)])
+        batches.append(pa.table({"sno": keys, "ip": keys, "over": flags}, access))
+    times: dict[str, list[float]] = {"memory": [], "throughput": []}
+    with tempfile.TemporaryDirectory() as folder:
+        streams = {
+            "news": LocalStream(items, unique=True),
+            "access": LocalStream(access, punctuation=wm.Punctuation(when='"over"')),
+        }
+        joins = {
+            goal: LocalJoin(streams, on="sno", goal=goal, folder=f"{folder}/{goal}")
+            for goal in times
+        }
+        for first in range(0, news, 20_000):
+            numbers = np.arange(first, first + 20_000)
+            table = pa.table({"sno": numbers, "title": pa.array([f"{n}" for n in numbers])}, items)
+            for join in joins.values():
+                join.batch(news=table)
+        for batch in batches:
+            for goal, join in joins.items():
+                began = time.perf_counter()
+                join.batch(access=batch)
+                times[goal].append(time.perf_counter() - began)
+    return {goal: statistics.mean(taken) * 1000 for goal, taken in times.items()}
+
+
 def main() -> None:
     spark = wm.local_session(cores=2, memory="8g", name="watersmeet-bench")
     spark.sparkContext.setLogLevel("ERROR")
@@ -137,6 +174,12 @@ def main() -> None:
         goal = "at least 10" if way == "native, RocksDB" else ""
         table.add_row(f"records/s, ours / {way}, unbounded", goal, f"{ratio:.1f}")
     table.add_row("most rows stored, over 5 million records", "flat", f"{long['peak']:,}")
+    taken = purging()
+    table.add_row(
+        "small, frequent punctuations: immediate / batch purging, time",
+        "above 1",
+        f"{taken['memory'] / taken['throughput']:.2f}",
+    )
     console.print(table)
     output = Path("bench-output/metadata_join.json")
     output.parent.mkdir(exist_ok=True)

@@ -182,7 +182,8 @@ def join(
         What the join may use, and what happens to more than that: :class:`Budget`.
     goal
         ``"throughput"``: rows whose key is over are purged many punctuations at a time;
-        ``"memory"``: at once.
+        ``"memory"``: at once; ``"early"``: at once, and what a punctuation is about is
+        joined first, so that it leaves early.
     violations
         What happens when a stream brings a row that it had promised not to bring:
         ``"fail"``, ``"drop"`` (and count it) or ``"keep"``.

@@ -25,7 +25,7 @@ ARRIVALS = ("clustered", "ordered")
 #: What may happen to a row that the stream had promised not to bring.
 VIOLATIONS = ("fail", "drop", "keep")
 #: What a join may be optimised for.
-GOALS = ("throughput", "memory")
+GOALS = ("throughput", "memory", "early")
 #: The column that tells a punctuation from a row of the result.
 IS_PUNCTUATION = "is_punctuation"
 #: What may happen when a budget is too small.

@@ -40,6 +40,7 @@ from watersmeet.operators.closing import HIGH, LOW, PUNCTUATION, for_one_bucket
 from watersmeet.operators.equi_join import END_OF_TIME, EquiJoin
 from watersmeet.operators.layout import is_exact, key_name, lay_out, stored_names
 from watersmeet.operators.predicate import Predicate
+from watersmeet.operators.scheduling import Schedule
 from watersmeet.plan.planner import plan_join
 from watersmeet.spec import Budget, Column, JoinSpec, Punctuation, StreamSpec
 from watersmeet.state.bucket import BucketState
@@ -99,6 +100,7 @@ class LocalJoin:
         goal: str = "throughput",
         violations: str = "fail",
         emit_punctuations: bool = False,
+        schedule: Schedule | None = None,
         buckets: int = 1,
         restart: LocalJoin | None = None,
         folder: str | None = None,
@@ -121,7 +123,7 @@ class LocalJoin:
         schemas = [_in_utc(stream.schema) for stream in streams.values()]
         output = pa.schema([(c.name, _output_type(c, schemas)) for c in spec.output])
         layout = lay_out(self.spec, schemas, output, where, buckets=buckets)
-        self.join = EquiJoin(layout)
+        self.join = EquiJoin(replace(layout, schedule=schedule or layout.schedule))
         self.stores: list[MemoryStore] = (
             restart.stores if restart else [MemoryStore() for _ in range(buckets)]
         )

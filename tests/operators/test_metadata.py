@@ -20,6 +20,7 @@ from tests.conformance.ways import Disturbance, LocalWay
 from tests.oracle import Stream, sql_join
 from tests.oracle.compare import multiset
 from watersmeet.errors import ViolationError
+from watersmeet.operators.scheduling import Schedule
 from watersmeet.spec import Punctuation
 from watersmeet.testing import LocalJoin, LocalStream
 
@@ -266,6 +267,30 @@ class TestPurging:
         assert join.state_rows() == [1, 0]
 
 
+class TestScheduling:
+    def test_what_a_punctuation_is_about_comes_out_first(self, tmp_path: Path) -> None:
+        join = joined(tmp_path, goal="early", emit_punctuations=True)
+        records = access(5, 6, 7, 5, ("end", 5))
+        result = join.batch(news=news(5, 6, 7), access=records)
+        assert result.column("sno").to_pylist() == [5, 5, 5, 6, 7]
+        assert result.column("is_punctuation").to_pylist() == [False, False, True, False, False]
+
+    def test_rows_of_the_many_side_wait_for_quotas_only(self, tmp_path: Path) -> None:
+        """With the one side first nothing of the many side is stored; taken at random,
+        some of it is."""
+        dropped = {}
+        for streams in ("priority", "random"):
+            schedule = Schedule(streams, quota=1)
+            join = joined(tmp_path / streams, schedule=schedule)
+            join.batch(news=news(*range(30)), access=access(*reversed(range(30))))
+            assert join.counters.results == 30
+            dropped[streams] = join.counters.streams[1].dropped
+        whole = joined(tmp_path / "whole")
+        whole.batch(news=news(*range(30)), access=access(*reversed(range(30))))
+        assert whole.counters.streams[1].dropped == 30
+        assert dropped["random"] < 30
+
+
 class TestPropagation:
     def test_a_punctuation_leaves_when_its_results_have(self, tmp_path: Path) -> None:
         join = joined(tmp_path, emit_punctuations=True)
@@ -340,6 +365,13 @@ HOWS = {
 }
 PUNCTUATED = LocalStream(ACCESS, punctuation=END)
 LAST = 99
+SCHEDULES = [
+    None,
+    Schedule("random", "sequential", quota=1),
+    Schedule("random", "value", quota=2),
+    Schedule("priority", "value", quota=3),
+    Schedule("priority", "sequential", quota=1),
+]
 
 
 @dataclass(frozen=True)
@@ -359,7 +391,8 @@ def histories(draw: st.DrawFn) -> History:
     make = {"punctuated": _both_punctuated, "unique": _one_to_many}.get(kind, _arriving)
     streams, batches = make(draw, kind)
     options = {
-        "goal": draw(st.sampled_from(["memory", "throughput"])),
+        "goal": draw(st.sampled_from(["memory", "throughput", "early"])),
+        "schedule": draw(st.sampled_from(SCHEDULES)),
         "buckets": draw(st.integers(1, 3)),
         "index": draw(st.sampled_from(["always", "never"])),
     }

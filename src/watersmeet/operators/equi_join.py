@@ -51,6 +51,7 @@ from watersmeet.operators.layout import JoinLayout
 from watersmeet.operators.output import Output, Positions, piece_rows
 from watersmeet.operators.probe import probe
 from watersmeet.operators.purging import Purging
+from watersmeet.operators.scheduling import runs
 from watersmeet.plan.cost import keeping_indexed, keeping_plain
 from watersmeet.state.bucket import BucketState
 from watersmeet.state.cache import default_folder
@@ -98,11 +99,6 @@ class EquiJoin:
         #: Must a stored row of stream i know whether it has matched?
         self._tracked = (self._preserved[0] or not self._pairs, self._preserved[1])
         self._output = Output(layout)
-        #: A stream whose keys are unique comes first: the others' rows then find it stored,
-        #: and need not be stored themselves (metadata paper, section 4.1).
-        self._order = sorted(
-            range(len(layout.inputs)), key=lambda stream: not layout.inputs[stream].unique
-        )
 
     @property
     def lengths(self) -> list[int | None]:
@@ -125,9 +121,9 @@ class EquiJoin:
         shares = shedding.kept_shares(self.layout.budget, state, self._row_width)
         arrivals = [Arrivals() for _ in state.windows]
         purging = Purging(self.layout, state, self._output)
-        for chunk in chunks:
-            for stream in self._order:
-                rows = chunk[stream]
+        for chunk, alone in self._chunks(chunks):
+            taken: list[pa.RecordBatch | None] = []
+            for stream, rows in enumerate(chunk):
                 if rows is not None and len(rows):
                     rows, punctuations = split(rows)
                     purging.note(stream, punctuations)
@@ -136,9 +132,9 @@ class EquiJoin:
                     rows = purging.checked(stream, rows, counters)
                     arrivals[stream].add(rows)
                     rows = self._let_in(stream, rows, shares[stream], counters)
-                    for part in self._parts(rows):
-                        results_of = self._arrive(stream, part, state, purging, counters)
-                        yield from counted(results_of, counters)
+                taken.append(rows)
+            groups = self._groups(taken, purging, alone=alone)
+            yield from counted(self._take(groups, state, purging, counters), counters)
         paused = not any(arrived.rows for arrived in arrivals)
         yield from counted(purging.finish(counters, paused=paused), counters)
         if watermark is not None:
@@ -150,6 +146,57 @@ class EquiJoin:
         share = shedding.remaining(shares, state.manifest.flows, self.lengths)
         made = counters.results - results
         counters.full_results += round(made / share) if share else made
+
+    def _chunks(
+        self, chunks: Iterable[Sequence[pa.RecordBatch | None]]
+    ) -> Iterator[tuple[Sequence[pa.RecordBatch | None], bool]]:
+        """Each chunk, and whether it is known to be the only one."""
+        if not self._by_value:
+            yield from ((chunk, False) for chunk in chunks)
+            return
+        ahead = iter(chunks)
+        first = next(ahead, None)
+        second = next(ahead, None)
+        if first is not None:
+            yield first, second is None
+        if second is not None:
+            yield second, False
+            yield from ((chunk, False) for chunk in ahead)
+
+    def _groups(
+        self, rows: list[pa.RecordBatch | None], purging: Purging, *, alone: bool
+    ) -> list[list[pa.RecordBatch | None]]:
+        """The rows that a punctuation is about, then those that wait for it; all in one
+        group if the punctuation has to wait for further chunks."""
+        if not self._by_value or not alone:
+            return [rows]
+        groups: list[list[pa.RecordBatch | None]] = [[], []]
+        for stream, batch in enumerate(rows):
+            awaited = None if batch is None else pa.array(purging.awaited(stream, batch))
+            groups[0].append(None if batch is None else batch.filter(awaited))
+            groups[1].append(None if batch is None else batch.filter(pc.invert(awaited)))
+        return groups
+
+    def _take(
+        self,
+        groups: list[list[pa.RecordBatch | None]],
+        state: BucketState,
+        purging: Purging,
+        counters: Counters,
+    ) -> Iterator[pa.RecordBatch]:
+        """New rows of all streams, in the order of the schedule."""
+        unique = [stream.unique for stream in self.layout.inputs]
+        for number, group in enumerate(groups):
+            if number:
+                yield from purging.punctuate(counters, paused=False)
+            for stream, run in runs(group, unique, self.layout.schedule):
+                for part in self._parts(run):
+                    yield from self._arrive(stream, part, state, purging, counters)
+
+    @property
+    def _by_value(self) -> bool:
+        closes = any(stream.closes for stream in self.layout.inputs)
+        return closes and self.layout.schedule.rows == "value"
 
     def advance(
         self,

@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from watersmeet import durations
 from watersmeet.operators.holding import expected
 from watersmeet.operators.predicate import Predicate
+from watersmeet.operators.scheduling import Schedule
 from watersmeet.operators.shedding import BucketBudget
 from watersmeet.plan.cost import Direction
 from watersmeet.spec import IS_PUNCTUATION, Budget, JoinSpec
@@ -108,6 +109,7 @@ class JoinLayout:
     purge_after: int
     violations: str
     emit_punctuations: bool
+    schedule: Schedule
 
     @property
     def key_columns(self) -> tuple[str, ...]:
@@ -169,9 +171,10 @@ def lay_out(
         invalidation=spec.invalidation,
         expected=tuple(expected_of(spec, buckets)),
         budget=None if spec.budget is None else _bucket_budget(spec.budget, buckets, cores),
-        purge_after=1 if spec.goal == "memory" else PURGE_AFTER,
+        purge_after=PURGE_AFTER if spec.goal == "throughput" else 1,
         violations=spec.violations,
         emit_punctuations=spec.emit_punctuations,
+        schedule=Schedule(rows="value" if spec.goal == "early" else "sequential"),
     )
 
 

@@ -128,21 +128,33 @@ class Purging:
             self._complete[stream].append(codes_of(fresh.rows)[closed])
         return closed
 
-    # -- the end of the step --------------------------------------------------------
-
-    def finish(self, counters: Counters, *, paused: bool) -> Iterator[pa.RecordBatch]:
-        """Take what the step has closed, purge if it is time, hand on what is complete."""
-        for stream, closing in enumerate(self._closings):
+    def awaited(self, stream: int, rows: pa.RecordBatch) -> Bools:
+        """Which new rows have a key that a punctuation is about: one of this step, or one
+        that waits to be handed on."""
+        about = np.zeros(len(rows), dtype=np.bool_)
+        for position, closing in enumerate(self._closings):
             if closing is None:
                 continue
-            if self._punctuations[stream]:
+            noted = list(self._punctuations[position])
+            if closing.waiting is not None and position != stream:
+                noted.append(closing.waiting)
+            if noted:
+                ahead = Closing("")
+                ahead.punctuate(concat(noted), self._layout.key_columns)
+                about |= ahead.covers(rows, self._layout.key_columns)
+        return about
+
+    # -- the end of the step --------------------------------------------------------
+
+    def punctuate(self, counters: Counters, *, paused: bool) -> Iterator[pa.RecordBatch]:
+        """Take the punctuations noted so far, all rows that they are about having been taken;
+        purge if it is time, hand on what is complete."""
+        for stream, closing in enumerate(self._closings):
+            if closing is not None and self._punctuations[stream]:
                 rows = concat(self._punctuations[stream])
+                self._punctuations[stream] = []
                 counters.streams[stream].punctuations += len(rows)
                 closing.punctuate(rows, self._layout.key_columns)
-            arrived = self._arrived[stream]
-            if arrived:
-                arrival = self._layout.inputs[stream].arrival
-                closing.arrived(np.concatenate(arrived), arrival)
         for stream, closing in enumerate(self._closings):
             if closing is not None and closing.count and self._is_time(closing, paused):
                 yield from self._purge(1 - stream, closing, counters)
@@ -152,6 +164,14 @@ class Purging:
             for closing in self._closings:
                 if closing is not None:
                     closing.waiting = None
+
+    def finish(self, counters: Counters, *, paused: bool) -> Iterator[pa.RecordBatch]:
+        """Take all that the step has closed, and keep it."""
+        for stream, closing in enumerate(self._closings):
+            if closing is not None and self._arrived[stream]:
+                arrival = self._layout.inputs[stream].arrival
+                closing.arrived(np.concatenate(self._arrived[stream]), arrival)
+        yield from self.punctuate(counters, paused=paused)
         self._state.manifest.closings = [
             name
             for closing in self._closings

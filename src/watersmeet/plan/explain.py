@@ -293,6 +293,7 @@ def _punctuations(spec: JoinSpec) -> list[_Node]:
         return []
     purge = {
         "memory": "at once, after every punctuation",
+        "early": "at once, after every punctuation, and before other rows are taken",
         "throughput": f"after {PURGE_AFTER} punctuations, or when no rows come",
     }[spec.goal]
     fate = {

@@ -1,0 +1,1 @@
+"""MJoin: A Metadata-Aware Stream Join Operator (Ding, Rundensteiner, Heineman), run again."""
