@@ -15,7 +15,7 @@ other, and no pair is met twice.
 comes any more (one that does is late, and dropped). So row a is useless when
 time(a) + W_a <= watermark: every later b is further away. That same moment
 proves an outer or anti join's unmatched row. A row's *mark* says that it has
-matched; a marked row of a semi or anti join is useless at once.
+matched; a row of a semi or anti join that has is done with at once.
 
 **Which watermark.** Rows of a stream that brought its own watermark may come out
 of another stateful operator of the same query, which gives out what the new
@@ -35,26 +35,23 @@ fit into a budget is shed (:mod:`watersmeet.operators.shedding`) or stays on dis
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from watersmeet.operators import calibration, holding, shedding
+from watersmeet.operators import shedding
 from watersmeet.operators.base import Counters
 from watersmeet.operators.closing import split
 from watersmeet.operators.keys import same_keys
 from watersmeet.operators.layout import JoinLayout
 from watersmeet.operators.output import Output, Positions, piece_rows
+from watersmeet.operators.pacing import Pacing
 from watersmeet.operators.probe import probe
 from watersmeet.operators.purging import Purging
-from watersmeet.operators.scheduling import runs
-from watersmeet.plan.cost import keeping_indexed, keeping_plain
+from watersmeet.operators.scheduling import by_value, only_one, runs
 from watersmeet.state.bucket import BucketState
-from watersmeet.state.cache import default_folder
 from watersmeet.state.manifest import Entry
 from watersmeet.state.segment import CODE, TIME, Segment, codes_of, times_of
 from watersmeet.state.window import Window
@@ -64,23 +61,6 @@ END_OF_TIME = 2**62
 
 #: Under a memory budget, new rows and results are handled in pieces of this part of it.
 _PIECES = 16
-
-
-@dataclass
-class Arrivals:
-    """What a step has brought of one stream so far: rows, and the bounds of their times."""
-
-    rows: int = 0
-    oldest: int | None = None
-    newest: int | None = None
-
-    def add(self, rows: pa.RecordBatch) -> None:
-        self.rows += len(rows)
-        if TIME in rows.schema.names:
-            bounds = pc.min_max(rows.column(TIME).view(pa.int64())).as_py()
-            if bounds["min"] is not None:
-                self.oldest = min(bounds["min"], self.oldest or bounds["min"])
-                self.newest = max(bounds["max"], self.newest or bounds["max"])
 
 
 class EquiJoin:
@@ -116,12 +96,10 @@ class EquiJoin:
         A chunk holds new rows of each stream. ``watermark`` is in microseconds,
         None before there is one. The state changes as the results are taken;
         commit it when they are all taken."""
-        previous, began, results = state.manifest.watermark, time.perf_counter(), counters.results
-        self._hold(state)
-        shares = shedding.kept_shares(self.layout.budget, state, self._row_width)
-        arrivals = [Arrivals() for _ in state.windows]
+        previous = state.manifest.watermark
+        pacing = Pacing(self.layout, state, counters)
         purging = Purging(self.layout, state, self._output)
-        for chunk, alone in self._chunks(chunks):
+        for chunk, alone in only_one(chunks) if self._by_value else ((c, False) for c in chunks):
             taken: list[pa.RecordBatch | None] = []
             for stream, rows in enumerate(chunk):
                 if rows is not None and len(rows):
@@ -130,61 +108,25 @@ class EquiJoin:
                     own = self.layout.inputs[stream].own_watermark
                     rows = self._in_time(stream, rows, previous if own else watermark, counters)
                     rows = purging.checked(stream, rows, counters)
-                    arrivals[stream].add(rows)
-                    rows = self._let_in(stream, rows, shares[stream], counters)
+                    rows = pacing.let_in(stream, rows)
                 taken.append(rows)
-            groups = self._groups(taken, purging, alone=alone)
+            groups = by_value(taken, purging.awaited) if alone else [taken]
             yield from counted(self._take(groups, state, purging, counters), counters)
-        paused = not any(arrived.rows for arrived in arrivals)
-        yield from counted(purging.finish(counters, paused=paused), counters)
+        yield from counted(purging.finish(counters, paused=pacing.paused), counters)
         if watermark is not None:
-            yield from self.advance(watermark, state, counters, arrivals)
+            yield from self.advance(watermark, state, counters, pacing)
             state.manifest.watermark = watermark
-        if any(arrived.rows for arrived in arrivals):
-            seconds = time.perf_counter() - began
-            self._learn(arrivals, seconds, state, counters)
-        share = shedding.remaining(shares, state.manifest.flows, self.lengths)
-        made = counters.results - results
-        counters.full_results += round(made / share) if share else made
-
-    def _chunks(
-        self, chunks: Iterable[Sequence[pa.RecordBatch | None]]
-    ) -> Iterator[tuple[Sequence[pa.RecordBatch | None], bool]]:
-        """Each chunk, and whether it is known to be the only one."""
-        if not self._by_value:
-            yield from ((chunk, False) for chunk in chunks)
-            return
-        ahead = iter(chunks)
-        first = next(ahead, None)
-        second = next(ahead, None)
-        if first is not None:
-            yield first, second is None
-        if second is not None:
-            yield second, False
-            yield from ((chunk, False) for chunk in ahead)
-
-    def _groups(
-        self, rows: list[pa.RecordBatch | None], purging: Purging, *, alone: bool
-    ) -> list[list[pa.RecordBatch | None]]:
-        """The rows that a punctuation is about, then those that wait for it; all in one
-        group if the punctuation has to wait for further chunks."""
-        if not self._by_value or not alone:
-            return [rows]
-        groups: list[list[pa.RecordBatch | None]] = [[], []]
-        for stream, batch in enumerate(rows):
-            awaited = None if batch is None else pa.array(purging.awaited(stream, batch))
-            groups[0].append(None if batch is None else batch.filter(awaited))
-            groups[1].append(None if batch is None else batch.filter(pc.invert(awaited)))
-        return groups
+        pacing.learn()
 
     def _take(
         self,
-        groups: list[list[pa.RecordBatch | None]],
+        groups: Sequence[Sequence[pa.RecordBatch | None]],
         state: BucketState,
         purging: Purging,
         counters: Counters,
     ) -> Iterator[pa.RecordBatch]:
-        """New rows of all streams, in the order of the schedule."""
+        """New rows of all streams, in the order of the schedule; punctuations take effect
+        between groups."""
         unique = [stream.unique for stream in self.layout.inputs]
         for number, group in enumerate(groups):
             if number:
@@ -203,7 +145,7 @@ class EquiJoin:
         watermark: int,
         state: BucketState,
         counters: Counters,
-        arrivals: Sequence[Arrivals] = (),
+        pacing: Pacing | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Let go of what the watermark proves useless; give out what it proves unmatched."""
         for stream, window in enumerate(state.windows):
@@ -213,70 +155,20 @@ class EquiJoin:
             since = state.manifest.settled[stream]
             if since is not None and until <= since:
                 continue
-            if not self._due(stream, window, until, arrivals):
+            if not self._due(stream, window, until, pacing):
                 continue
             if self._preserved[stream]:
                 yield from counted(self._unmatched(stream, window, since, until), counters)
             window.expire(until)
             state.manifest.settled[stream] = until
 
-    def _due(self, stream: int, window: Window, until: int, arrivals: Sequence[Arrivals]) -> bool:
+    def _due(self, stream: int, window: Window, until: int, pacing: Pacing | None) -> bool:
         """Shall expired rows leave now? With lazy invalidation, when they have been in the
         way of a probe, or are more than what they are among."""
-        if self.layout.invalidation == "active" or self._preserved[stream] or not arrivals:
-            return True
-        if any(arrived.rows for i, arrived in enumerate(arrivals) if i != stream):
+        if self.layout.invalidation == "active" or self._preserved[stream] or pacing is None:
             return True
         over = sum(entry.rows for entry in window.entries if entry.max_time <= until)
-        return 2 * over > window.rows
-
-    # -- what a step knows and decides ------------------------------------------
-
-    def _hold(self, state: BucketState) -> None:
-        """Hold the windows as the plan says, where it says so; at first, as the declared
-        rates say."""
-        for index, expected, flow, window in zip(
-            self.layout.index,
-            self.layout.expected,
-            state.manifest.flows,
-            state.windows,
-            strict=True,
-        ):
-            if index != "auto":
-                flow.indexed = index == "always"
-            elif expected is not None and flow.steps == 0:
-                weights = calibration.weights(default_folder())
-                flow.indexed = keeping_indexed(expected, weights) <= keeping_plain(
-                    expected, weights
-                )
-            window.indexed = flow.indexed
-
-    def _learn(
-        self, arrivals: Sequence[Arrivals], seconds: float, state: BucketState, counters: Counters
-    ) -> None:
-        """Take the micro-batch into the averages, and decide by them about the next ones."""
-        flows = state.manifest.flows
-        for flow, arrived in zip(flows, arrivals, strict=True):
-            flow.arrive(arrived.rows, arrived.oldest, arrived.newest)
-        served = sum(arrived.rows for arrived in arrivals) / max(seconds, 1e-6)
-        before = state.manifest.service
-        state.manifest.service = served if before is None else before + 0.3 * (served - before)
-        if "auto" in self.layout.index:
-            names = [stream.name for stream in self.layout.inputs]
-            weights = calibration.weights(default_folder())
-            counters.notes += holding.reconsider(names, flows, state.windows, weights)
-
-    @property
-    def _row_width(self) -> float:
-        """About what a row takes in memory: eight bytes a column and some for the index."""
-        return 8.0 * len(self.layout.output) / len(self.layout.inputs) + 36.0
-
-    def _let_in(
-        self, stream: int, rows: pa.RecordBatch, share: float, counters: Counters
-    ) -> pa.RecordBatch:
-        kept = shedding.sample(rows, share)
-        counters.streams[stream].shed += len(rows) - len(kept)
-        return kept
+        return pacing.probed(stream) or 2 * over > window.rows
 
     def _parts(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The rows, in parts that a memory budget has room for."""
@@ -290,8 +182,6 @@ class EquiJoin:
     def _piece_limit(self) -> int | None:
         budget = self.layout.budget
         return None if budget is None or budget.memory is None else budget.memory // _PIECES
-
-    # -- rows, in and out ---------------------------------------------------------
 
     def _unmatched(
         self, stream: int, window: Window, since: int | None, until: int

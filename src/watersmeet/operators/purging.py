@@ -223,6 +223,7 @@ class Purging:
             if not len(chosen):
                 continue
             counters.streams[stream].propagated += len(chosen)
+            counters.results -= len(chosen)  # they leave among the results, but are none
             yield from self._output.alone(stream, closing.waiting, chosen, punctuation=True)
             rest = closing.waiting.filter(pa.array(~complete))
             closing.waiting = rest if len(rest) else None

@@ -15,10 +15,11 @@ punctuations leave, and what they close is purged, before the rest comes in.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 STREAM_ORDERS = ("priority", "random")
@@ -60,3 +61,34 @@ def runs(
             limit = schedule.quota or (_RUN if schedule.streams == "random" else lengths[stream])
             yield stream, batch.slice(taken[stream], limit)
             taken[stream] += limit
+
+
+def by_value(
+    rows: Sequence[pa.RecordBatch | None],
+    awaited: Callable[[int, pa.RecordBatch], npt.NDArray[np.bool_]],
+) -> tuple[list[pa.RecordBatch | None], list[pa.RecordBatch | None]]:
+    """The rows that a punctuation is about, and those that wait for it."""
+    first: list[pa.RecordBatch | None] = [None] * len(rows)
+    later: list[pa.RecordBatch | None] = [None] * len(rows)
+    for stream, batch in enumerate(rows):
+        if batch is not None:
+            about = awaited(stream, batch)
+            first[stream] = batch.filter(pa.array(about))
+            later[stream] = batch.filter(pa.array(~about))
+    return first, later
+
+
+def only_one(
+    chunks: Iterable[Sequence[pa.RecordBatch | None]],
+) -> Iterator[tuple[Sequence[pa.RecordBatch | None], bool]]:
+    """Each chunk, and whether it is the only one: a punctuation takes effect when all rows
+    of its micro-batch have been taken."""
+    first = True
+    waiting: Sequence[pa.RecordBatch | None] | None = None
+    for chunk in chunks:
+        if waiting is not None:
+            yield waiting, False
+            first = False
+        waiting = chunk
+    if waiting is not None:
+        yield waiting, first
