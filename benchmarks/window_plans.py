@@ -73,7 +73,6 @@ class Load:
 
 LOADS = [
     Load("1,000 keys, 10 minutes", fast=10_000, slow=100, seconds=600, keys=1_000),
-    Load("1,000 keys, 30 minutes", fast=10_000, slow=100, seconds=1800, keys=1_000),
     Load("10,000 keys, 30 minutes", fast=10_000, slow=100, seconds=1800, keys=10_000),
     Load("a million keys, 20 seconds", fast=100_000, slow=1_000, seconds=20, keys=1_000_000),
 ]
