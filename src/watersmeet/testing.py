@@ -42,7 +42,7 @@ from watersmeet.operators.layout import is_exact, key_name, lay_out, stored_name
 from watersmeet.operators.predicate import Predicate
 from watersmeet.operators.scheduling import Schedule
 from watersmeet.plan.planner import plan_join
-from watersmeet.spec import Budget, Column, JoinSpec, Punctuation, StreamSpec
+from watersmeet.spec import Column, JoinSpec, Punctuation, StreamSpec
 from watersmeet.state.bucket import BucketState
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.segment import CODE, TIME, concat
@@ -78,7 +78,7 @@ class LocalStream:
 
 
 class LocalJoin:
-    """A join that is stepped by hand.
+    """A join that is stepped by hand. ``options`` are what ``wm.join`` takes.
 
     ``stores`` (one a bucket) and ``folder`` are the durable state and the local
     cache: hand them to another :class:`LocalJoin` to restart from where this
@@ -89,36 +89,15 @@ class LocalJoin:
         self,
         streams: Mapping[str, LocalStream],
         *,
-        on: Any,
-        within: Any = None,
-        how: str = "inner",
         where: Predicate | None = None,
-        unbounded: bool = False,
-        index: Any = "auto",
-        invalidation: str = "active",
-        budget: Budget | None = None,
-        goal: str = "throughput",
-        violations: str = "fail",
-        emit_punctuations: bool = False,
         schedule: Schedule | None = None,
         buckets: int = 1,
         restart: LocalJoin | None = None,
         folder: str | None = None,
+        **options: Any,
     ) -> None:
         specs = [_stream_spec(name, stream) for name, stream in streams.items()]
-        spec = plan_join(
-            specs,
-            on=on,
-            within=within,
-            how=how,
-            unbounded=unbounded,
-            index=index,
-            invalidation=invalidation,
-            budget=budget,
-            goal=goal,
-            violations=violations,
-            emit_punctuations=emit_punctuations,
-        )
+        spec = plan_join(specs, **options)
         self.spec: JoinSpec = replace(spec, where=where.sql if where else None)
         schemas = [_in_utc(stream.schema) for stream in streams.values()]
         output = pa.schema([(c.name, _output_type(c, schemas)) for c in spec.output])
@@ -164,14 +143,13 @@ class LocalJoin:
         ]
 
     def _state(self, bucket: int) -> BucketState:
-        budget = self.join.layout.budget
         return BucketState(
             self.stores[bucket],
             SegmentCache(self.folder, 1 << 30),
             fingerprint=self.join.layout.fingerprint,
             lengths=self.join.lengths,
             delay=self.join.layout.delay,
-            memory=None if budget is None else budget.memory,
+            memory=self.join.layout.memory,
         )
 
     def _step(self, bucket: int, rows: list[pa.RecordBatch | None]) -> Iterable[pa.RecordBatch]:

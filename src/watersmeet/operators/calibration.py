@@ -1,6 +1,6 @@
 """How fast this machine probes: the weights of the cost model, measured.
 
-Half a second, once a host: the figures are kept beside the segment cache. They decide
+A fraction of a second, once a host: the figures are kept beside the segment cache. They decide
 which way a window is held, never what a join gives, so a noisy measurement does no harm.
 """
 

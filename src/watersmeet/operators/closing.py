@@ -31,7 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.state.keyset import KeySet
-from watersmeet.state.segment import CODE, Bools, Ints, concat, decode, encode
+from watersmeet.state.segment import CODE, Bools, Ints, codes_or_zero, concat, decode, encode
 from watersmeet.state.store import Store
 
 #: Columns of a punctuated stream's rows: is it a punctuation? And the bounds of a range.
@@ -105,9 +105,8 @@ class Closing:
 
     def covers(self, rows: pa.RecordBatch, key_columns: tuple[str, ...]) -> Bools:
         """Which rows have a closed key. A null key is never closed: it matches nothing."""
-        codes = rows.column(CODE)
-        valid = codes.is_valid().to_numpy(zero_copy_only=False)
-        closed: Bools = self.keys.contains(_filled(codes)) & valid
+        valid = rows.column(CODE).is_valid().to_numpy(zero_copy_only=False)
+        closed: Bools = self.keys.contains(codes_or_zero(rows)) & valid
         for pattern in self.patterns.to_pylist() if self.patterns is not None else ():
             closed |= matches(rows, pattern, key_columns)
         return closed
@@ -133,7 +132,7 @@ class Closing:
     def punctuate(self, rows: pa.RecordBatch, key_columns: tuple[str, ...]) -> None:
         """Take punctuations. One that closes nothing new is forgotten."""
         constant = rows.column(CODE).is_valid().to_numpy(zero_copy_only=False)
-        codes, first = np.unique(_filled(rows.column(CODE))[constant], return_index=True)
+        codes, first = np.unique(codes_or_zero(rows)[constant], return_index=True)
         new = ~self.keys.contains(codes)
         taken = np.flatnonzero(constant)[first[new]].tolist()
         self._close(codes[new], codes[new])
@@ -205,11 +204,6 @@ def for_one_bucket(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch
         return rows, rows.slice(0, 0)
     wide = pc.and_(rows.column(PUNCTUATION).fill_null(False), rows.column(CODE).is_null())
     return rows.filter(pc.invert(wide)), rows.filter(wide)
-
-
-def _filled(codes: pa.Array) -> Ints:
-    values: Ints = codes.fill_null(0).to_numpy(zero_copy_only=False)
-    return values
 
 
 def _codes_in(keys: KeySet) -> Ints:

@@ -53,14 +53,12 @@ from watersmeet.operators.purging import Purging
 from watersmeet.operators.scheduling import by_value, only_one, runs
 from watersmeet.state.bucket import BucketState
 from watersmeet.state.manifest import Entry
+from watersmeet.state.memory import piece_of
 from watersmeet.state.segment import CODE, TIME, Segment, codes_of, times_of
 from watersmeet.state.window import Window
 
 #: Later than any time: the watermark at the end of a batch run.
 END_OF_TIME = 2**62
-
-#: Under a memory budget, new rows and results are handled in pieces of this part of it.
-_PIECES = 16
 
 
 class EquiJoin:
@@ -180,8 +178,7 @@ class EquiJoin:
 
     @property
     def _piece_limit(self) -> int | None:
-        budget = self.layout.budget
-        return None if budget is None or budget.memory is None else budget.memory // _PIECES
+        return piece_of(self.layout.memory)
 
     def _unmatched(
         self, stream: int, window: Window, since: int | None, until: int

@@ -112,6 +112,11 @@ class JoinLayout:
     schedule: Schedule
 
     @property
+    def memory(self) -> int | None:
+        """The bytes that a bucket may take, if a budget says so."""
+        return None if self.budget is None else self.budget.memory
+
+    @property
     def key_columns(self) -> tuple[str, ...]:
         """The stored columns that hold a hashed key."""
         return tuple(key_name(i) for i in range(self.keys))
@@ -202,7 +207,12 @@ def _bucket_budget(budget: Budget, buckets: int, cores: int) -> BucketBudget:
 
 def is_exact(spec: JoinSpec) -> bool:
     """Is the key its own code?"""
-    return len(spec.key_types) == 1 and spec.key_types[0] in EXACT_TYPES
+    return exact_key(spec.key_types)
+
+
+def exact_key(types: Sequence[str]) -> bool:
+    """Is a key of such types its own code, and so in the order of its codes?"""
+    return len(types) == 1 and types[0] in EXACT_TYPES
 
 
 def fingerprint(spec: JoinSpec, buckets: int) -> str:

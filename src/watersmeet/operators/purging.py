@@ -30,7 +30,17 @@ from watersmeet.operators.probe import probe
 from watersmeet.state.bucket import BucketState
 from watersmeet.state.keyset import KeySet
 from watersmeet.state.manifest import Entry
-from watersmeet.state.segment import CODE, TIME, Bools, Index, Ints, Segment, codes_of, concat
+from watersmeet.state.segment import (
+    CODE,
+    TIME,
+    Bools,
+    Index,
+    Ints,
+    Segment,
+    codes_of,
+    codes_or_zero,
+    concat,
+)
 
 #: A state that takes this part of its budget is purged.
 _NEARLY = 0.8
@@ -180,11 +190,10 @@ class Purging:
         ]
 
     def _is_time(self, closing: Closing, paused: bool) -> bool:
-        budget = self._layout.budget
+        memory = self._layout.memory
         near = (
-            budget is not None
-            and budget.memory is not None
-            and sum(window.memory for window in self._state.windows) > _NEARLY * budget.memory
+            memory is not None
+            and sum(window.memory for window in self._state.windows) > _NEARLY * memory
         )
         return paused or near or closing.count >= self._layout.purge_after
 
@@ -218,7 +227,7 @@ class Purging:
         for stream, closing in enumerate(self._closings):
             if closing is None or closing.waiting is None:
                 continue
-            complete = self._completed(stream, closing.waiting)
+            complete = self._completed(stream, closing, closing.waiting)
             chosen = np.flatnonzero(complete)
             if not len(chosen):
                 continue
@@ -228,25 +237,17 @@ class Purging:
             rest = closing.waiting.filter(pa.array(~complete))
             closing.waiting = rest if len(rest) else None
 
-    def _completed(self, stream: int, waiting: pa.RecordBatch) -> Bools:
+    def _completed(self, stream: int, closing: Closing, waiting: pa.RecordBatch) -> Bools:
         other = self._closings[1 - stream]
-        codes = waiting.column(CODE)
-        valid = codes.is_valid().to_numpy(zero_copy_only=False)
-        values: Ints = codes.fill_null(0).to_numpy(zero_copy_only=False)
+        valid = waiting.column(CODE).is_valid().to_numpy(zero_copy_only=False)
+        values = codes_or_zero(waiting)
         come = self._complete[1 - stream]
         complete: Bools = valid & np.isin(values, np.concatenate(come) if come else [])
-        if other is None:
-            return complete
-        purged = other.count == 0 and self._purged(stream)
-        if purged:
+        if other is not None and other.count == closing.count == 0:  # all is purged
             complete |= valid & other.keys.contains(values)
             for position in np.flatnonzero(~valid).tolist():
                 complete[position] = self._range_completed(waiting.slice(position, 1), other)
         return complete
-
-    def _purged(self, stream: int) -> bool:
-        closing = self._closings[stream]
-        return closing is None or closing.count == 0
 
     def _range_completed(self, row: pa.RecordBatch, other: Closing) -> bool:
         low, high = bounds(row)

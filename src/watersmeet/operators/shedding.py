@@ -22,7 +22,7 @@ from watersmeet.errors import OverBudget
 from watersmeet.plan.cost import rates_within, shares, windows_within
 from watersmeet.state.bucket import BucketState
 from watersmeet.state.flow import Flow
-from watersmeet.state.segment import CODE, times_of
+from watersmeet.state.segment import codes_or_zero, times_of
 from watersmeet.state.window import Window
 
 _SECOND = 1e6
@@ -74,7 +74,7 @@ def sample(rows: pa.RecordBatch, share: float) -> pa.RecordBatch:
     """About so large a share of the rows: the same ones each time."""
     if share >= 1.0:
         return rows
-    codes = rows.column(CODE).fill_null(0).to_numpy(zero_copy_only=False).view(np.uint64)
+    codes = codes_or_zero(rows).view(np.uint64)
     with np.errstate(over="ignore"):
         mixed = codes ^ (times_of(rows).view(np.uint64) * np.uint64(0xD6E8FEB86659FD93))
         mixed = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)

@@ -37,6 +37,7 @@ from watersmeet.errors import (
     WindowError,
     did_you_mean,
 )
+from watersmeet.operators.layout import exact_key
 from watersmeet.plan.naming import resolve, result_columns
 from watersmeet.plan.types import check_key_type, common_type
 from watersmeet.spec import (
@@ -247,7 +248,7 @@ def _check_promises(
                 f"{name}: arrival={stream.arrival!r} is none of 'clustered', 'ordered'."
                 f"{did_you_mean(str(stream.arrival), ARRIVALS)}"
             )
-        if stream.arrival == "ordered" and not _in_order(key_types):
+        if stream.arrival == "ordered" and not exact_key(key_types):
             raise PunctuationError(
                 f"{name}: arrival='ordered' needs a single key of an integral, date or timestamp "
                 f"type; the key is of {', '.join(key_types)}. Give arrival='clustered'."
@@ -264,7 +265,7 @@ def _check_promises(
             if bound is None:
                 continue
             resolve(stream, bound, argument=f"{name}: punctuation")
-            if not _in_order(key_types):
+            if not exact_key(key_types):
                 raise PunctuationError(
                     f"{name}: punctuation: a range needs a single key of an integral, date or "
                     f"timestamp type; the key is of {', '.join(key_types)}."
@@ -279,18 +280,6 @@ def _check_promises(
             f"emit_punctuations=True with how={how!r}: a semi or anti join gives out rows of the "
             "first stream as they are. Use an inner or outer join."
         )
-
-
-def _in_order(key_types: Sequence[str]) -> bool:
-    """Are keys in the order of their codes?"""
-    return len(key_types) == 1 and key_types[0] in (
-        "tinyint",
-        "smallint",
-        "int",
-        "bigint",
-        "date",
-        "timestamp",
-    )
 
 
 def _closed_by_promises(streams: Sequence[StreamSpec]) -> bool:

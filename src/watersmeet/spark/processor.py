@@ -29,6 +29,7 @@ from watersmeet.spark.frames import to_frame
 from watersmeet.spark.worker import settle
 from watersmeet.state.bucket import BucketState
 from watersmeet.state.cache import SegmentCache
+from watersmeet.state.memory import piece_of
 from watersmeet.state.segment import concat, from_ipc
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ class JoinProcessor(StatefulProcessor):
             fingerprint=self._join.layout.fingerprint,
             lengths=self._join.lengths,
             delay=self._join.layout.delay,
-            memory=self._memory,
+            memory=self._join.layout.memory,
         )
         counters = Counters.zero(len(state.windows))
         watermark_ms = timer_values.getCurrentWatermarkInMs()
@@ -141,11 +142,6 @@ class JoinProcessor(StatefulProcessor):
         if not self._streaming:
             yield from self._join.advance(END_OF_TIME, state, counters)
 
-    @property
-    def _memory(self) -> int | None:
-        budget = self._join.layout.budget
-        return None if budget is None else budget.memory
-
     def _set_timer(self, state: BucketState, watermark_ms: int, fired: int | None) -> None:
         """Have the bucket stepped again as soon as the watermark moves, while it
         holds anything. A timer that has just fired is deleted by Spark."""
@@ -164,7 +160,7 @@ class JoinProcessor(StatefulProcessor):
         """New rows of each stream, from their capsules, a bounded amount at a time."""
         count = len(self._join.layout.inputs)
         waiting: list[list[pa.RecordBatch]] = [[] for _ in range(count)]
-        limit = CHUNK_BYTES if self._memory is None else min(CHUNK_BYTES, self._memory // 16)
+        limit = min(CHUNK_BYTES, piece_of(self._join.layout.memory) or CHUNK_BYTES)
         size = 0
         for frame in frames:
             for stream, payload in zip(frame["stream"], frame["payload"], strict=True):

@@ -13,7 +13,7 @@ from watersmeet.errors import StateError
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.compaction import LARGEST, slot_width
 from watersmeet.state.manifest import Manifest
-from watersmeet.state.memory import OpenSegments
+from watersmeet.state.memory import OpenSegments, piece_of
 from watersmeet.state.store import Store
 from watersmeet.state.window import CacheCounts, Window
 
@@ -53,6 +53,7 @@ class BucketState:
                 "Start the query with a new checkpointLocation, or change it back."
             )
         self.cache_counts = CacheCounts()
+        piece = piece_of(memory)
         opened = OpenSegments(None if memory is None else memory // 3)
         self.windows = [
             Window(
@@ -64,7 +65,7 @@ class BucketState:
                 self.cache_counts,
                 opened,
                 indexed=flow.indexed,
-                largest=LARGEST if memory is None else memory // 16,
+                largest=LARGEST if piece is None else piece,
             )
             for entries, length, flow in zip(
                 self.manifest.windows, lengths, self.manifest.flows, strict=True

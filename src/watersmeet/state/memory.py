@@ -10,6 +10,14 @@ from collections import OrderedDict
 
 from watersmeet.state.segment import Segment
 
+#: Segments, new rows and results are handled in pieces of this part of the memory.
+_PIECES = 16
+
+
+def piece_of(memory: int | None) -> int | None:
+    """How large a piece may be in so much memory; None: nothing limits it."""
+    return None if memory is None else memory // _PIECES
+
 
 class OpenSegments:
     """Segments by id, at most ``limit`` bytes of them, the last one apart.

@@ -145,6 +145,12 @@ def codes_of(rows: pa.RecordBatch) -> Ints:
     return codes
 
 
+def codes_or_zero(rows: pa.RecordBatch) -> Ints:
+    """The key codes of rows, zero for a null."""
+    codes: Ints = rows.column(CODE).fill_null(0).to_numpy(zero_copy_only=False)
+    return codes
+
+
 def times_of(rows: pa.RecordBatch) -> Ints:
     """The times of rows in microseconds; zeros for a stream without time."""
     if TIME not in rows.schema.names:
