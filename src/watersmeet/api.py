@@ -106,6 +106,7 @@ def plan(
     goal: str = "throughput",
     violations: str = "fail",
     emit_punctuations: bool = False,
+    driver: str = "auto",
 ) -> Plan:
     """Plan a join without running it; takes what :func:`join` takes."""
     for position, given in enumerate(streams):
@@ -127,6 +128,7 @@ def plan(
         goal=goal,
         violations=violations,
         emit_punctuations=emit_punctuations,
+        driver=driver,
     )
     spark = streams[0].df.sparkSession
     session.check(spark)
@@ -151,13 +153,14 @@ def join(
     goal: str = "throughput",
     violations: str = "fail",
     emit_punctuations: bool = False,
+    driver: str = "auto",
 ) -> DataFrame:
     """Join streams by key within windows of time.
 
     Parameters
     ----------
     streams
-        Two streams, made by :func:`stream`.
+        Two to ten streams, made by :func:`stream`.
     on
         The key: a column, a list of columns, or a dict from stream name to
         its column(s) where the names differ.
@@ -165,7 +168,8 @@ def join(
         How far apart in time matching rows may be: a duration, or a dict from
         stream name to how long its rows wait for a later one.
     how
-        ``inner``, ``left``, ``right``, ``full``, ``semi`` or ``anti``.
+        ``inner``, ``left``, ``right``, ``full``, ``semi`` or ``anti``; of more than two
+        streams, ``inner`` or ``left``.
     where
         A further condition of the match, in SQL, over columns qualified by
         stream name: ``"views.price < clicks.bid"``.
@@ -190,6 +194,10 @@ def join(
     emit_punctuations
         Hand on punctuations: the result gets a column ``is_punctuation``, and a punctuation
         leaves when all results that it covers have left.
+    driver
+        Which stream's new rows are taken first in a micro-batch: ``"auto"`` (as ``goal``
+        says), ``"timestamp"``, ``"round-robin"``, ``"consumption-rate"``,
+        ``"initial-output-size"`` or ``"output-rate"``. It never changes the result.
 
     Returns
     -------
@@ -210,5 +218,6 @@ def join(
         goal=goal,
         violations=violations,
         emit_punctuations=emit_punctuations,
+        driver=driver,
     )
     return planned.dataframe()

@@ -28,6 +28,19 @@ VIOLATIONS = ("fail", "drop", "keep")
 GOALS = ("throughput", "memory", "early")
 #: The column that tells a punctuation from a row of the result.
 IS_PUNCTUATION = "is_punctuation"
+#: Which stream's new rows are taken first: as the goal says, or always by one policy.
+DRIVERS = (
+    "auto",
+    "timestamp",
+    "round-robin",
+    "consumption-rate",
+    "initial-output-size",
+    "output-rate",
+)
+#: No more streams than this are joined at once.
+MOST_STREAMS = 10
+#: The join types of more than two streams.
+MULTIWAY_JOIN_TYPES = ("inner", "left")
 #: What may happen when a budget is too small.
 OVERFLOWS = ("spill", "shed", "fail")
 
@@ -43,14 +56,18 @@ class Budget:
     rate
         Rows a second that can be served, of all streams together; or ``"measured"``:
         as many as the join turns out to manage.
+    fanout
+        Results that one new row may make.
     overflow
         What to do with more than that: ``"spill"`` (keep all; what does not fit into the
         memory is read from disk when it is probed), ``"shed"`` (drop rows, or keep
-        them for less long, such that most results remain) or ``"fail"``.
+        them for less long, such that most results remain; leave out the results beyond
+        ``fanout``) or ``"fail"``.
     """
 
     memory: str | int | None = None
     rate: float | str | None = None
+    fanout: int | None = None
     overflow: str = "spill"
 
 
@@ -158,6 +175,17 @@ class JoinSpec:
     goal: str = "throughput"
     violations: str = "fail"
     emit_punctuations: bool = False
+    driver: str = "auto"
+
+    @property
+    def kept(self) -> tuple[int | None, ...]:
+        """How long a row of each stream is stored: as long as it waits for a later one. In a
+        left join of many streams, a row that has met one of the first is kept until that
+        one's time is over, which may lack a match in a third."""
+        first = self.windows[0]
+        if self.how != "left" or len(self.streams) == 2 or first is None:
+            return self.windows
+        return first, *(None if window is None else window + first for window in self.windows[1:])
 
     @property
     def streaming(self) -> bool:
@@ -166,7 +194,7 @@ class JoinSpec:
     @property
     def preserved(self) -> tuple[bool, ...]:
         """For each stream: does a row that matches nothing appear in the result?"""
-        return preserved_by(self.how)
+        return preserved_by(self.how, len(self.streams))
 
     @property
     def carries_event_time(self) -> bool:
@@ -175,6 +203,6 @@ class JoinSpec:
         return self.how == "inner" and all(stream.time for stream in self.streams)
 
 
-def preserved_by(how: str) -> tuple[bool, bool]:
-    """For each of two streams: does a row that matches nothing appear in the result?"""
-    return how in ("left", "full", "anti"), how in ("right", "full")
+def preserved_by(how: str, streams: int) -> tuple[bool, ...]:
+    """For each stream: does a row that matches nothing appear in the result?"""
+    return how in ("left", "full", "anti"), *(how in ("right", "full"),) * (streams - 1)

@@ -72,6 +72,8 @@ class LocalStream:
     schema: pa.Schema
     time: str | None = None
     delay: str | timedelta | None = None
+    rate: float | None = None
+    keys: float | None = None
     unique: bool = False
     arrival: str | None = None
     punctuation: Punctuation | None = None
@@ -222,6 +224,8 @@ def _stream_spec(name: str, stream: LocalStream) -> StreamSpec:
         streaming=True,
         time=stream.time,
         delay=delay,
+        rate=stream.rate,
+        keys=stream.keys,
         unique=stream.unique,
         arrival=stream.arrival,
         punctuation=stream.punctuation,

@@ -22,7 +22,7 @@ from tests.conformance.join import START, Batch, Join, table
 from tests.conformance.ways import Disturbance
 from watersmeet.operators import output
 from watersmeet.operators.predicate import Predicate
-from watersmeet.spec import INDEXES, INVALIDATIONS, JOIN_TYPES
+from watersmeet.spec import DRIVERS, GOALS, INDEXES, INVALIDATIONS, JOIN_TYPES
 from watersmeet.state import compaction, window
 from watersmeet.testing import LocalStream
 
@@ -41,7 +41,8 @@ def examples(count: int) -> settings:
 
 @dataclass(frozen=True)
 class KeyKind:
-    """Key columns of the two streams: their types, and the few values they take."""
+    """Key columns of the streams: the types in every other one of them, and the few values
+    they take."""
 
     types: tuple[Sequence[pa.DataType], Sequence[pa.DataType]]
     values: tuple[Sequence[Any], ...]
@@ -95,7 +96,7 @@ PAYLOADS: dict[str, tuple[pa.DataType, Sequence[Any]]] = {
     "attributes": (pa.map_(pa.string(), pa.int64()), (None, [], [("a", 1), ("b", None)])),
 }
 
-#: Both streams have a column `n`, so that its name is prefixed.
+#: All streams have a column `n`, so that its name is prefixed.
 LESS = Predicate("a.n < b.n", ((0, "n"), (1, "n")), pl.col("0") < pl.col("1"))
 
 
@@ -113,7 +114,7 @@ class Run:
         """What Hypothesis prints of a failure: the rows, one batch a line."""
         join, streams = self.join, self.join.streams.items()
         lines = [f"{join.how} on {join.on} within {join.within} where {join.where}"]
-        lines += [f"index {join.index}, {join.invalidation} invalidation"]
+        lines += [f"index {join.index}, {join.invalidation} invalidation, {join.further}"]
         lines += [
             f"{name}: {s.schema.names}, time {s.time}, delay {s.delay}" for name, s in streams
         ]
@@ -148,9 +149,9 @@ _LIMITS = st.fixed_dictionaries(
 
 
 @st.composite
-def runs(draw: st.DrawFn, hows: Sequence[str] = JOIN_TYPES) -> Run:
+def runs(draw: st.DrawFn, hows: Sequence[str] = JOIN_TYPES, streams: str = "ab") -> Run:
     """A join and its batches, the closing ones included."""
-    join = draw(joins(hows))
+    join = draw(joins(hows, streams))
     batches = [*draw(arrivals(join)), *join.closing()]
     number = st.integers(1, len(batches) - 1)
     return Run(
@@ -158,23 +159,24 @@ def runs(draw: st.DrawFn, hows: Sequence[str] = JOIN_TYPES) -> Run:
         batches=batches,
         buckets=draw(st.integers(1, 3)),
         before=draw(st.dictionaries(number, st.sampled_from(Disturbance), max_size=4)),
-        limits=draw(_LIMITS),
+        limits=draw(_LIMITS) | ({"piece": 50} if len(streams) > 3 else {}),
     )
 
 
 @st.composite
-def joins(draw: st.DrawFn, hows: Sequence[str] = JOIN_TYPES) -> Join:
-    """A join of streams `a` and `b`."""
+def joins(draw: st.DrawFn, hows: Sequence[str] = JOIN_TYPES, names: str = "ab") -> Join:
+    """A join of streams of such names."""
     how = draw(st.sampled_from(hows))
-    seconds = st.sampled_from([0, 0.001, 1, 3, 8, 100]).map(lambda s: timedelta(seconds=s))
-    within: Any = draw(st.one_of(seconds, st.fixed_dictionaries({"a": seconds, "b": seconds})))
+    lengths = [0, 0.001, 1, 3, 8, 100][len(names) - 2 :]
+    seconds = st.sampled_from(lengths).map(lambda s: timedelta(seconds=s))
+    within: Any = draw(st.one_of(seconds, st.fixed_dictionaries(dict.fromkeys(names, seconds))))
     if how in ("inner", "semi") and draw(st.integers(0, 5)) == 0:
         within = None
-    timed = {name: within is not None or draw(st.booleans()) for name in "ab"}
+    timed = {name: within is not None or draw(st.booleans()) for name in names}
     kind = KEY_KINDS[draw(st.sampled_from(sorted(KEY_KINDS)))]
     streams = {}
-    for position, name in enumerate("ab"):
-        keys = list(zip(kind.names, kind.types[position], strict=True))
+    for position, name in enumerate(names):
+        keys = list(zip(kind.names, kind.types[position % 2], strict=True))
         extra = draw(st.sampled_from(sorted(PAYLOADS)).filter(lambda column: column != "n"))
         columns = [*keys, ("n", pa.int64()), (f"{name}_{extra}", PAYLOADS[extra][0])]
         if timed[name]:
@@ -185,32 +187,40 @@ def joins(draw: st.DrawFn, hows: Sequence[str] = JOIN_TYPES) -> Join:
             time=f"{name}_at" if timed[name] else None,
             delay=delay if timed[name] else None,
         )
-    where = LESS if draw(st.booleans()) else None
+    provable = len(names) == 2 or how == "inner"
+    where = LESS if provable and draw(st.booleans()) else None
     ways = st.sampled_from(INDEXES)
+    drivers = [driver for driver in DRIVERS if driver != "timestamp" or all(timed.values())]
     return Join(
         streams,
         on=kind.names,
         within=within,
         how=how,
         where=where,
-        index=draw(st.fixed_dictionaries({"a": ways, "b": ways})),
+        index=draw(st.fixed_dictionaries(dict.fromkeys(names, ways))),
         invalidation=draw(st.sampled_from(INVALIDATIONS)),
+        further={
+            "driver": draw(st.sampled_from(drivers)),
+            "goal": draw(st.sampled_from(GOALS)),
+        },
     )
 
 
 @st.composite
 def arrivals(draw: st.DrawFn, join: Join) -> list[Batch]:
-    """Up to a dozen batches, later ones with mostly later rows."""
+    """Up to a dozen batches, later ones with mostly later rows. With many streams, they are
+    fewer and smaller, as their results are products."""
     pace = draw(st.sampled_from([0, 1, 5]))
+    most = 6 if len(join.streams) < 6 else 2
     batches = []
-    for number in range(draw(st.integers(1, 12))):
+    for number in range(draw(st.integers(1, 2 * most))):
         batch = {}
         for name, stream in join.streams.items():
             pools = [
                 _pool(join, name, column, second=number * pace) for column in stream.schema.names
             ]
             # One number a row: much faster to draw than a value for each column.
-            rows = draw(st.lists(st.integers(0, math.prod(map(len, pools)) - 1), max_size=6))
+            rows = draw(st.lists(st.integers(0, math.prod(map(len, pools)) - 1), max_size=most))
             batch[name] = table(stream.schema, [_row(row, pools) for row in rows])
         batches.append(batch)
     return batches
@@ -222,8 +232,9 @@ def _pool(join: Join, stream: str, column: str, *, second: int) -> Sequence[Any]
         types = tuple(
             [s.schema.field(name).type for name in join.on] for s in join.streams.values()
         )
-        kind = next(kind for kind in KEY_KINDS.values() if kind.types == types)
-        return kind.values[join.on.index(column)]
+        kind = next(kind for kind in KEY_KINDS.values() if kind.types == types[:2])
+        values = kind.values[join.on.index(column)]
+        return values if len(join.streams) < 6 else values[:2]
     if column == join.streams[stream].time:
         instants = [
             START + timedelta(seconds=second + offset, microseconds=micros)
@@ -231,7 +242,7 @@ def _pool(join: Join, stream: str, column: str, *, second: int) -> Sequence[Any]
             for offset in range(-6, 7)
         ]
         return instants if join.within is None else [*instants, None, None]
-    return PAYLOADS[column.removeprefix("a_").removeprefix("b_")][1]
+    return PAYLOADS[column.rpartition("_")[2]][1]
 
 
 def _row(number: int, pools: Sequence[Sequence[Any]]) -> tuple[Any, ...]:

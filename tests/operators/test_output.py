@@ -40,7 +40,9 @@ B = pa.RecordBatch.from_pydict(
 
 
 def test_pairs_have_the_columns_of_both_and_the_later_time() -> None:
-    [result] = an_output("inner", pa.int64()).pairs((A, np.array([1, 0])), (B, np.array([0, 1])))
+    [result] = an_output("inner", pa.int64()).rows(
+        {0: (A, np.array([1, 0])), 1: (B, np.array([0, 1]))}
+    )
     assert result.to_pylist() == [
         {
             "k": 2,
@@ -99,8 +101,8 @@ def test_an_exact_key_is_made_of_its_code(
 
 
 def test_a_key_has_the_type_it_is_compared_in() -> None:
-    [result] = an_output("inner", pa.int32(), other_key=pa.int64()).pairs(
-        (A, np.array([0])), (B, np.array([1]))
+    [result] = an_output("inner", pa.int32(), other_key=pa.int64()).rows(
+        {0: (A, np.array([0])), 1: (B, np.array([1]))}
     )
     assert result.schema.field("k").type == pa.int64()
 
@@ -135,7 +137,7 @@ def test_rows_that_do_not_fit_into_one_batch_come_in_several(
     monkeypatch.setattr(Output, "_build", narrow)
     # when eight rows are asked for, then they come, in order, in batches that can be built.
     positions = np.array([0, 1, 1, 0, 0, 1, 0, 1])
-    pieces = list(an_output("inner", pa.int64()).pairs((A, positions), (B, 1 - positions)))
+    pieces = list(an_output("inner", pa.int64()).rows({0: (A, positions), 1: (B, 1 - positions)}))
     assert max(len(piece) for piece in pieces) <= 3
     keys = [key for piece in pieces for key in piece.column("k").to_pylist()]
     assert keys == [1 + int(position) for position in positions]

@@ -5,6 +5,9 @@ Rows a and b match if their keys are equal (null equals nothing, NaN equals NaN,
 
     -W_b <= time(b) - time(a) <= W_a
 
+Rows of three and more streams match if each two of them do; in a left join, each
+stream is matched with the first one alone.
+
 DuckDB finds out which rows meet; their columns are then taken from the Arrow
 tables as they are, so that no type passes through DuckDB and back.
 """
@@ -13,6 +16,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -48,33 +52,62 @@ class Stream:
 def sql_join(
     streams: Mapping[str, Stream], *, how: str = "inner", where: str | None = None
 ) -> pa.Table:
-    """The result of the join of two streams, with Watersmeet's columns. ``where`` is
+    """The result of the join of streams, with Watersmeet's columns. ``where`` is
     SQL over columns that are qualified by the streams' names."""
-    (one, a), (two, b) = streams.items()
-    pairs = _meetings(one, a, two, b, how=how, where=where)
-    first = pairs.column("first")
+    met = _meetings(streams, how=how, where=where)
+    first = next(iter(streams.values()))
     if how in ("semi", "anti"):
-        return a.rows.take(first)
-    second = pairs.column("second")
+        return first.rows.take(met.column(0))
+    chosen = dict(zip(streams, met.columns, strict=False))
     columns: dict[str, pa.ChunkedArray] = {}
-    for mine, other in zip(a.keys, b.keys, strict=True):
-        columns[mine] = _coalesced(a.rows.column(mine).take(first), b.rows.column(other), second)
-    timed = how == "inner" and bool(a.time and b.time)
-    reserved = {*a.keys, *([EVENT_TIME] if timed else [])}
-    for name, stream, chosen, other in ((one, a, first, b), (two, b, second, a)):
-        others = set(other.rows.column_names) - set(other.keys)
+    for position, name in enumerate(first.keys):
+        columns[name] = _coalesced(
+            [s.rows.column(s.keys[position]).take(chosen[n]) for n, s in streams.items()]
+        )
+    timed = how == "inner" and all(stream.time for stream in streams.values())
+    reserved = {*first.keys, *([EVENT_TIME] if timed else [])}
+    owners = Counter(
+        column for s in streams.values() for column in s.rows.column_names if column not in s.keys
+    )
+    for name, stream in streams.items():
         for column in stream.rows.column_names:
             if column not in stream.keys:
-                shared = column in others or column in reserved
-                taken = stream.rows.column(column).take(chosen)
+                shared = owners[column] > 1 or column in reserved
+                taken = stream.rows.column(column).take(chosen[name])
                 columns[f"{name}_{column}" if shared else column] = taken
     if timed:
-        columns[EVENT_TIME] = pairs.column(EVENT_TIME).cast(pa.timestamp("us", "UTC"))
+        columns[EVENT_TIME] = met.column(EVENT_TIME).cast(pa.timestamp("us", "UTC"))
     return pa.table(columns)
 
 
-def _meetings(one: str, a: Stream, two: str, b: Stream, *, how: str, where: str | None) -> pa.Table:
+def _meetings(streams: Mapping[str, Stream], *, how: str, where: str | None) -> pa.Table:
     """Which row of each stream is in each row of the result, by position."""
+    first, *others = streams
+    joins = []
+    for position, name in enumerate(others, start=1):
+        partners = list(streams)[:position] if how == "inner" else [first]
+        conditions = [
+            condition
+            for partner in partners
+            for condition in _conditions(partner, streams[partner], name, streams[name])
+        ]
+        if where is not None and name == others[-1]:
+            conditions.append(f"({where})")
+        joins.append(f"{_KINDS[how]} rows_{position} AS {name} ON {' AND '.join(conditions)}")
+    shown = [first] if how in ("semi", "anti") else list(streams)
+    chosen = [f'{name}."#row" AS row_{position}' for position, name in enumerate(shown)]
+    if how == "inner" and all(stream.time for stream in streams.values()):
+        latest = ", ".join(f"epoch_us({n}.{_quoted(s.time)})" for n, s in streams.items())
+        chosen.append(f"greatest({latest}) AS {EVENT_TIME}")
+    statement = f"SELECT {', '.join(chosen)} FROM rows_0 AS {first} {' '.join(joins)}"
+    with _database().cursor() as connection:
+        for position, stream in enumerate(streams.values()):
+            connection.register(f"rows_{position}", _numbered(stream.rows))
+        return connection.sql(statement).to_arrow_table()
+
+
+def _conditions(one: str, a: Stream, two: str, b: Stream) -> list[str]:
+    """When two rows match, the predicate aside."""
     conditions = [
         f"{_key(one, a, mine)} = {_key(two, b, other)}"
         for mine, other in zip(a.keys, b.keys, strict=True)
@@ -84,24 +117,7 @@ def _meetings(one: str, a: Stream, two: str, b: Stream, *, how: str, where: str 
         conditions.append(f"{distance} <= {a.window}")
     if b.window is not None:
         conditions.append(f"{distance} >= {-b.window}")
-    if where is not None:
-        conditions.append(f"({where})")
-    chosen = [f'{one}."#row" AS first']
-    if how not in ("semi", "anti"):
-        chosen.append(f'{two}."#row" AS second')
-    if how == "inner" and a.time and b.time:
-        latest = ", ".join(
-            f"epoch_us({name}.{_quoted(stream.time)})" for name, stream in ((one, a), (two, b))
-        )
-        chosen.append(f"greatest({latest}) AS {EVENT_TIME}")
-    statement = (
-        f"SELECT {', '.join(chosen)} FROM first_rows AS {one} {_KINDS[how]} second_rows AS {two} "
-        f"ON {' AND '.join(conditions)}"
-    )
-    with _database().cursor() as connection:
-        connection.register("first_rows", _numbered(a.rows))
-        connection.register("second_rows", _numbered(b.rows))
-        return connection.sql(statement).to_arrow_table()
+    return conditions
 
 
 @functools.cache
@@ -125,12 +141,10 @@ def _quoted(column: str | None) -> str:
     return f'"{column}"'
 
 
-def _coalesced(
-    first: pa.ChunkedArray, other: pa.ChunkedArray, second: pa.ChunkedArray
-) -> pa.ChunkedArray:
-    """The first stream's keys, or the second's where the first has no row."""
-    kind = _common(first.type, other.type)
-    return pc.coalesce(first.cast(kind), other.take(second).cast(kind))
+def _coalesced(keys: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
+    """The first stream's keys, or the next one's where the first has no row."""
+    kind = functools.reduce(_common, (key.type for key in keys))
+    return pc.coalesce(*(key.cast(kind) for key in keys))
 
 
 def _common(one: pa.DataType, two: pa.DataType) -> pa.DataType:

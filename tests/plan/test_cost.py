@@ -109,6 +109,10 @@ class TestThePaper:
         assert sum(chosen) <= μ + 1e-9
         assert output(chosen[0]) >= max(output(μ * i / 1000) for i in range(1001)) * 0.99
 
+    def test_what_is_left_for_the_second_stream_is_never_negative(self) -> None:
+        rates = rates_within((10.2, 0.1715176050213656), (1.0, 1.0), 1 / 3, 1, (60, 60))
+        assert min(rates) >= 0
+
 
 class TestTheEngine:
     WEIGHTS = Weights(sort=70, merge=20, search=100, scan=3, hit=160, call=200_000)

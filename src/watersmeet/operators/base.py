@@ -25,17 +25,29 @@ class StreamCounters:
     indexed: int = 0
 
 
+@dataclass(frozen=True)
+class Largest:
+    """The most results that one new row has made: of which stream, with which key."""
+
+    fanout: int = 0
+    stream: str = ""
+    key: str = ""
+
+
 @dataclass
 class Counters:
     """What one step did, in all and for each stream.
 
     ``full_results`` is an estimate of what the results would have been had nothing been
-    shed; ``notes`` say what was decided, and why."""
+    shed; ``capped`` counts new rows whose results were cut short; ``notes`` say what was
+    decided, and why."""
 
     streams: list[StreamCounters]
     notes: list[str] = field(default_factory=list)
+    largest: Largest = Largest()
     results: int = 0
     full_results: int = 0
+    capped: int = 0
     probes: int = 0
     cache_hits: int = 0
     cache_misses: int = 0

@@ -5,11 +5,14 @@ the earlier one is at most its stream's window older than the later one:
 
     -W_b <= time(b) - time(a) <= W_a
 
-**Each pair once.** A step takes the streams in turn: a stream's new rows first
-probe what is stored of the other (which holds what arrived in earlier batches
-and, for the second stream, the first stream's new rows of this batch), and are
-then stored themselves. So of two rows the one that is stored later meets the
-other, and no pair is met twice.
+Rows of three and more streams match if each two of them do.
+
+**Each pair once.** A step takes the streams in some order
+(:mod:`watersmeet.operators.drivers`): a stream's new rows first probe what is stored of
+the others (which is what arrived in earlier batches, and the new rows that were taken
+before in this one), and are then stored themselves. So of two rows the one that is stored
+later meets the other, and no pair is met twice; of many, the one that is stored last
+meets all others (:mod:`watersmeet.operators.combining`).
 
 **What leaves.** The watermark promises that no row with a time <= watermark
 comes any more (one that does is late, and dropped). So row a is useless when
@@ -44,16 +47,18 @@ import pyarrow.compute as pc
 from watersmeet.operators import shedding
 from watersmeet.operators.base import Counters
 from watersmeet.operators.closing import split
+from watersmeet.operators.combining import Combining
+from watersmeet.operators.drivers import driven
+from watersmeet.operators.fanout import FanOut
 from watersmeet.operators.keys import same_keys
 from watersmeet.operators.layout import JoinLayout
 from watersmeet.operators.output import Output, Positions, piece_rows
 from watersmeet.operators.pacing import Pacing
 from watersmeet.operators.probe import probe
 from watersmeet.operators.purging import Purging
-from watersmeet.operators.scheduling import by_value, only_one, runs
+from watersmeet.operators.scheduling import STREAM_ORDERS, by_value, only_one, runs
 from watersmeet.state.bucket import BucketState
 from watersmeet.state.manifest import Entry
-from watersmeet.state.memory import piece_of
 from watersmeet.state.segment import CODE, TIME, Segment, codes_of, times_of
 from watersmeet.state.window import Window
 
@@ -74,13 +79,16 @@ class EquiJoin:
         #: Is a row of stream i done with when it has matched? Not if its key is unique: it
         #: stays, to tell later rows of the other stream that they need not wait.
         self._done_when_matched = (not self._pairs and not layout.inputs[0].unique, False)
-        #: Must a stored row of stream i know whether it has matched?
+        #: Must a stored row of one of two streams know whether it has matched?
         self._tracked = (self._preserved[0] or not self._pairs, self._preserved[1])
         self._output = Output(layout)
+        #: How combinations of more than two streams are made.
+        self._combining = Combining(layout, self._output) if len(layout.inputs) > 2 else None
 
     @property
     def lengths(self) -> list[int | None]:
-        return [stream.window for stream in self.layout.inputs]
+        """For how long rows of each stream are kept."""
+        return [stream.kept for stream in self.layout.inputs]
 
     def step(
         self,
@@ -125,13 +133,25 @@ class EquiJoin:
     ) -> Iterator[pa.RecordBatch]:
         """New rows of all streams, in the order of the schedule; punctuations take effect
         between groups."""
-        unique = [stream.unique for stream in self.layout.inputs]
         for number, group in enumerate(groups):
             if number:
                 yield from purging.punctuate(counters, paused=False)
-            for stream, run in runs(group, unique, self.layout.schedule):
+            for stream, run in self._runs(group, state):
                 for part in self._parts(run):
                     yield from self._arrive(stream, part, state, purging, counters)
+
+    def _runs(
+        self, rows: Sequence[pa.RecordBatch | None], state: BucketState
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """New rows of all streams in the order in which they are taken."""
+        schedule = self.layout.schedule
+        if schedule.streams in STREAM_ORDERS:
+            unique = [stream.unique for stream in self.layout.inputs]
+            return runs(rows, unique, schedule)
+        usual = [flow.rows for flow in state.manifest.flows]
+        return driven(
+            schedule.streams, rows, lambda: [window.rows for window in state.windows], usual
+        )
 
     @property
     def _by_value(self) -> bool:
@@ -156,7 +176,8 @@ class EquiJoin:
             if not self._due(stream, window, until, pacing):
                 continue
             if self._preserved[stream]:
-                yield from counted(self._unmatched(stream, window, since, until), counters)
+                due = self._unmatched(stream, state, since, until, counters)
+                yield from counted(due, counters)
             window.expire(until)
             state.manifest.settled[stream] = until
 
@@ -170,20 +191,22 @@ class EquiJoin:
 
     def _parts(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The rows, in parts that a memory budget has room for."""
-        limit = self._piece_limit
+        limit = self.layout.piece
         count = 1 if limit is None else max(1, -(-rows.nbytes // limit))
         size = max(1, -(-len(rows) // count))
         for start in range(0, len(rows), size):
             yield rows.slice(start, size)
 
-    @property
-    def _piece_limit(self) -> int | None:
-        return piece_of(self.layout.memory)
-
     def _unmatched(
-        self, stream: int, window: Window, since: int | None, until: int
+        self,
+        stream: int,
+        state: BucketState,
+        since: int | None,
+        until: int,
+        counters: Counters,
     ) -> Iterator[pa.RecordBatch]:
-        """The unmarked rows with a time in (since, until]."""
+        """What the unmarked rows with a time in (since, until] add to the result."""
+        window = state.windows[stream]
         for entry in window.entries:
             if entry.min_time > until or entry.marked == entry.rows:
                 continue
@@ -192,7 +215,11 @@ class EquiJoin:
             due = (times <= until) & ~window.marks(entry) & ~window.gone(entry)
             if since is not None:
                 due &= times > since
-            yield from self._output.alone(stream, segment.rows, np.flatnonzero(due))
+            if self._combining is None:
+                yield from self._output.alone(stream, segment.rows, np.flatnonzero(due))
+            elif due.any():
+                rows = segment.rows.filter(pa.array(due))
+                yield from self._combining.incomplete(rows, state, counters)
 
     def _in_time(
         self, stream: int, rows: pa.RecordBatch, watermark: int | None, counters: Counters
@@ -216,18 +243,42 @@ class EquiJoin:
         purging: Purging,
         counters: Counters,
     ) -> Iterator[pa.RecordBatch]:
-        """New rows of one stream meet what is stored of the other, then are stored."""
+        """New rows of one stream meet what is stored of the others, then are stored."""
         rows, unmatchable = self._sift(rows)
         counters.streams[stream].unmatchable += len(unmatchable)
         if self._preserved[stream]:
             yield from self._output.alone(stream, unmatchable, np.arange(len(unmatchable)))
         if not len(rows):
             return
-        fresh, window = Segment.of(rows), state.windows[1 - stream]
+        state.manifest.flows[stream].sample_keys(codes_of(rows))
+        fresh = Segment.of(rows)
+        if self._combining is None:
+            yield from self._pair(stream, fresh, state, purging, counters)
+        else:
+            yield from self._combining.results(stream, fresh, state, counters)
+            state.windows[stream].add(fresh)
+        if self.layout.budget is not None:
+            names = [layout.name for layout in self.layout.inputs]
+            shedding.fit(self.layout.budget, state, names)
+
+    def _pair(
+        self,
+        stream: int,
+        fresh: Segment,
+        state: BucketState,
+        purging: Purging,
+        counters: Counters,
+    ) -> Iterator[pa.RecordBatch]:
+        """New rows of one of two streams meet what is stored of the other, then are stored."""
+        window = state.windows[1 - stream]
         matched = np.zeros(len(fresh), dtype=np.bool_)
         done = purging.needless(stream, fresh)
+        fanout = FanOut(self.layout, stream, fresh, counters)
         for entry, mine, theirs in self._meet(stream, fresh, state, counters):
             pairs = self._holding(stream, fresh.rows, window.open(entry).rows, mine, theirs)
+            if self._pairs:
+                admitted = fanout.admit(pairs[0])
+                pairs = pairs if admitted is None else (pairs[0][admitted], pairs[1][admitted])
             yield from self._results(stream, fresh, matched, state, entry, *pairs)
             if self.layout.inputs[1 - stream].unique:
                 done[mine] = True  # they have met their one
@@ -238,14 +289,11 @@ class EquiJoin:
         if self._preserved[stream]:
             unmatched = np.flatnonzero(done & ~matched)
             yield from self._output.alone(stream, fresh.rows, unmatched)
-        state.manifest.flows[stream].sample_keys(codes_of(rows))
+        fanout.finish()
         if done.any():
             counters.streams[stream].dropped += int(done.sum())
-            fresh, matched = Segment.of(rows.filter(pa.array(~done))), matched[~done]
+            fresh, matched = Segment.of(fresh.rows.filter(pa.array(~done))), matched[~done]
         state.windows[stream].add(fresh, matched if self._tracked[stream] else None)
-        if self.layout.budget is not None:
-            names = [layout.name for layout in self.layout.inputs]
-            shedding.fit(self.layout.budget, state, names)
 
     def _sift(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """Rows that can match, and rows that cannot: with a null key, or, where there
@@ -266,13 +314,13 @@ class EquiJoin:
         """Positions of fresh rows and of stored ones with equal keys and close in time, in
         pieces."""
         window = state.windows[1 - stream]
-        before, after = window.length, self.layout.inputs[stream].window
+        before, after = (self.layout.inputs[side].window for side in (1 - stream, stream))
         earliest = -END_OF_TIME if before is None else fresh.min_time - before
         latest = END_OF_TIME if after is None else fresh.max_time + after
         for entry in list(window.overlapping(earliest, latest)):
             stored = window.open(entry)
             counters.probes += len(fresh)
-            size = piece_rows(fresh.rows, stored.rows, limit=self._piece_limit)
+            size = piece_rows(fresh.rows, stored.rows, limit=self.layout.piece)
             for mine, theirs in probe(fresh, stored, before, after).pieces(size):
                 if entry.gone:
                     there = ~window.gone(entry)[theirs]
@@ -295,13 +343,9 @@ class EquiJoin:
         if predicate is None or not len(mine):
             return mine, theirs
         sides = {stream: (fresh, mine), 1 - stream: (stored, theirs)}
-        columns = []
-        for index, name in predicate.columns:
-            rows, positions = sides[index]
-            layout = self.layout.inputs[index]
-            chosen = rows.select([layout.stored[name]]).take(pa.array(positions))
-            columns.append(layout.read(chosen, name))
-        holds = predicate.mask(columns)
+        holds = predicate.mask(
+            [self.layout.inputs[i].read_at(*sides[i], name) for i, name in predicate.columns]
+        )
         return mine[holds], theirs[holds]
 
     def _results(
@@ -318,8 +362,8 @@ class EquiJoin:
         window = state.windows[1 - stream]
         stored = window.open(entry)
         if self._pairs:
-            ours, others = (fresh.rows, mine), (stored.rows, theirs)
-            yield from self._output.pairs(*((ours, others) if stream == 0 else (others, ours)))
+            sides = {stream: (fresh.rows, mine), 1 - stream: (stored.rows, theirs)}
+            yield from self._output.rows(sides)
         elif self.layout.how == "semi":
             if stream == 0:
                 first, rows = mine[~matched[mine]], fresh.rows

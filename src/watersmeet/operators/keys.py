@@ -1,4 +1,4 @@
-"""Are keys equal that have equal codes?"""
+"""Keys: which are equal that have equal codes, and how one reads."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from watersmeet.operators.layout import JoinLayout
+from watersmeet.operators.layout import JoinLayout, from_code
 from watersmeet.operators.output import Positions
-from watersmeet.state.segment import Bools
+from watersmeet.state.segment import CODE, Bools
 
 
 def same_keys(
@@ -24,6 +24,16 @@ def same_keys(
         left, right = ours.column(name), others.column(name)
         equal &= _equal(left.take(pa.array(mine)), right.take(pa.array(theirs)))
     return equal
+
+
+def key_at(layout: JoinLayout, stream: int, rows: pa.RecordBatch, position: int) -> object:
+    """The key of one row, for a person to read."""
+    row, given = rows.slice(position, 1), layout.inputs[stream]
+    if not layout.exact:
+        values = tuple(row.column(name)[0].as_py() for name in layout.key_columns)
+        return values[0] if len(values) == 1 else values
+    column = next(name for name, stored in given.stored.items() if stored == CODE)
+    return from_code(row.column(CODE), given.types[column])[0].as_py()
 
 
 def _equal(left: pa.Array, right: pa.Array) -> Bools:

@@ -15,9 +15,11 @@ equal codes are compared again by the key columns.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -25,13 +27,22 @@ from watersmeet import durations
 from watersmeet.operators.holding import expected
 from watersmeet.operators.predicate import Predicate
 from watersmeet.operators.scheduling import Schedule
+from watersmeet.operators.sequence import most_selective_first
 from watersmeet.operators.shedding import BucketBudget
 from watersmeet.plan.cost import Direction
 from watersmeet.spec import IS_PUNCTUATION, Budget, JoinSpec
+from watersmeet.state.memory import piece_of
 from watersmeet.state.segment import CODE, TIME
 
 #: For throughput, rows are purged after so many punctuations (metadata paper, section 6.2).
 PURGE_AFTER = 100
+
+#: Which stream's new rows are taken first, for a goal (multiway paper, section 3.2).
+DRIVER_FOR = {
+    "throughput": "initial-output-size",
+    "memory": "consumption-rate",
+    "early": "output-rate",
+}
 
 #: Spark types of a single key whose value serves as the code.
 EXACT_TYPES = frozenset({"tinyint", "smallint", "int", "bigint", "date", "timestamp"})
@@ -48,13 +59,15 @@ class InputLayout:
 
     ``stored`` tells, for each column of the user's that something reads, under
     which name it is stored; for an exact key that name is ``#code``.
-    ``types`` are the columns' own types. ``own_watermark``: the stream brought a
+    ``types`` are the columns' own types. ``window`` is how long a row waits for a later one,
+    ``kept`` how long it is stored. ``own_watermark``: the stream brought a
     watermark of its own. ``unique`` and ``arrival`` are what it promises about its keys,
     ``closes`` whether it ever closes any.
     """
 
     name: str
     window: int | None
+    kept: int | None
     own_watermark: bool
     stored: dict[str, str]
     types: dict[str, pa.DataType]
@@ -66,6 +79,10 @@ class InputLayout:
         """A column of the user's, from stored rows."""
         values = rows.column(self.stored[column])
         return from_code(values, self.types[column]) if self.stored[column] == CODE else values
+
+    def read_at(self, rows: pa.RecordBatch, positions: np.ndarray, column: str) -> pa.Array:
+        """A column of the user's, from the stored rows at some positions."""
+        return self.read(rows.select([self.stored[column]]).take(pa.array(positions)), column)
 
 
 @dataclass(frozen=True)
@@ -90,7 +107,8 @@ class JoinLayout:
     ``purge_after`` is the number of punctuations after which rows are purged, and
     ``violations`` what happens to rows that they exclude; ``expected[i]`` is what to expect
     of a bucket's window at first; ``budget`` is a bucket's part of what the query may
-    use."""
+    use; ``schedule`` is the order in which new rows are taken, and ``sequences[i]`` that in
+    which those of stream i look into the other windows until something is measured."""
 
     inputs: tuple[InputLayout, ...]
     how: str
@@ -110,6 +128,12 @@ class JoinLayout:
     violations: str
     emit_punctuations: bool
     schedule: Schedule
+    sequences: tuple[tuple[int, ...], ...]
+
+    @property
+    def piece(self) -> int | None:
+        """The bytes that are handled at a time, if a budget limits them."""
+        return piece_of(self.memory)
 
     @property
     def memory(self) -> int | None:
@@ -151,7 +175,8 @@ def lay_out(
         types = {field.name: field.type for field in schema}
         window, own = spec.windows[position], stream.watermarked
         promises = stream.unique, stream.arrival, stream.closes
-        inputs.append(InputLayout(stream.name, window, own, stored, types, *promises))
+        kept = spec.kept[position]
+        inputs.append(InputLayout(stream.name, window, kept, own, stored, types, *promises))
     sources = []
     for column in spec.output:
         if column.key is not None:
@@ -179,7 +204,10 @@ def lay_out(
         purge_after=PURGE_AFTER if spec.goal == "throughput" else 1,
         violations=spec.violations,
         emit_punctuations=spec.emit_punctuations,
-        schedule=Schedule(rows="value" if spec.goal == "early" else "sequential"),
+        schedule=Schedule(
+            streams=driver_of(spec), rows="value" if spec.goal == "early" else "sequential"
+        ),
+        sequences=tuple(tuple(sequence) for sequence in first_sequences(spec)),
     )
 
 
@@ -189,8 +217,33 @@ def expected_of(spec: JoinSpec, buckets: int) -> list[Direction | None]:
     return expected(
         [None if stream.rate is None else stream.rate / buckets for stream in spec.streams],
         [None if stream.keys is None else stream.keys / buckets for stream in spec.streams],
-        [None if window is None else (window + delay) / 1e6 for window in spec.windows],
+        [None if kept is None else (kept + delay) / 1e6 for kept in spec.kept],
     )
+
+
+def driver_of(spec: JoinSpec) -> str:
+    """In which order the streams' new rows are taken."""
+    if spec.driver != "auto":
+        return spec.driver
+    if len(spec.streams) == 2:
+        return "priority"
+    return DRIVER_FOR[spec.goal]
+
+
+def first_sequences(spec: JoinSpec) -> list[list[int]]:
+    """The order in which each stream's new rows look into the other windows at first: by
+    what was declared of rates and keys."""
+    stored = [
+        math.inf
+        if stream.rate is None or kept is None
+        else stream.rate * kept / 1e6 / (stream.keys or 1.0)
+        for stream, kept in zip(spec.streams, spec.kept, strict=True)
+    ]
+    meeting = [1.0 - math.exp(-rows) for rows in stored]
+    return [
+        most_selective_first(driver, meeting, through=0 if spec.how == "left" else None)
+        for driver in range(len(spec.streams))
+    ]
 
 
 def _bucket_budget(budget: Budget, buckets: int, cores: int) -> BucketBudget:
@@ -202,6 +255,7 @@ def _bucket_budget(budget: Budget, buckets: int, cores: int) -> BucketBudget:
         memory=None if budget.memory is None else int(budget.memory) // buckets,
         rate=None if budget.rate is None or measured else float(budget.rate) / buckets,
         speed=min(1.0, cores / buckets) if measured else None,
+        fanout=budget.fanout,
     )
 
 

@@ -34,15 +34,16 @@ class Output:
     def __init__(self, layout: JoinLayout) -> None:
         self._layout = layout
 
-    def pairs(self, first: Side, second: Side) -> Iterator[pa.RecordBatch]:
-        """One result row for each pair of positions."""
-        return self._pieces({0: first, 1: second})
+    def rows(self, sides: dict[int, Side]) -> Iterator[pa.RecordBatch]:
+        """One result row for each combination of positions; the columns of a stream that is
+        not there are null."""
+        return self._pieces(sides)
 
     def alone(
         self, stream: int, rows: pa.RecordBatch, chosen: Positions, *, punctuation: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        """One result row for each chosen row of one stream, in pieces, the other
-        stream's columns null."""
+        """One result row for each chosen row of one stream, in pieces, all other
+        streams' columns null."""
         size = piece_rows(rows)
         for start in range(0, len(chosen), size):
             side = rows, chosen[start : start + size]

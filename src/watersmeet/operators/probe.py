@@ -75,20 +75,52 @@ class Ranges:
     def pieces(self, size: int) -> Iterator[tuple[npt.NDArray[np.integer], ...]]:
         """Pairs (position of the new row, position of the stored row), at most ``size``
         at a time."""
-        counts = self.high - self.low
-        ends = np.cumsum(counts)
-        starts = ends - counts
-        total = int(ends[-1]) if len(ends) else 0
-        for start in range(0, total, size):
-            stop = min(start + size, total)
-            first = int(np.searchsorted(ends, start, side="right"))
-            last = int(np.searchsorted(ends, stop, side="left"))
-            rows = np.arange(first, last + 1)
-            taken = np.minimum(ends[rows], stop) - np.maximum(starts[rows], start)
-            row = np.repeat(rows, taken)
-            within = np.arange(start, stop) - starts[row]
-            pair = self.searchers[row], self.order[self.low[row] + within]
+        for row, place in spread(self.low, self.high, size):
+            pair = self.searchers[row], self.order[place]
             yield pair[::-1] if self.swapped else pair
+
+
+def spread(low: Ints, high: Ints, size: int) -> Iterator[tuple[Ints, Ints]]:
+    """What lies in ranges: the number of the range and the place, at most ``size`` of
+    them at a time.
+
+    >>> low, high = np.array([4, 9]), np.array([7, 10])
+    >>> [(number.tolist(), place.tolist()) for number, place in spread(low, high, 2)]
+    [([0, 0], [4, 5]), ([0, 1], [6, 9])]
+    """
+    counts = high - low
+    ends = np.cumsum(counts)
+    starts = ends - counts
+    total = int(ends[-1]) if len(ends) else 0
+    for start in range(0, total, size):
+        stop = min(start + size, total)
+        first = int(np.searchsorted(ends, start, side="right"))
+        last = int(np.searchsorted(ends, stop, side="left"))
+        numbers = np.arange(first, last + 1)
+        taken = np.minimum(ends[numbers], stop) - np.maximum(starts[numbers], start)
+        number = np.repeat(numbers, taken)
+        yield number, low[number] + np.arange(start, stop) - starts[number]
+
+
+def find(
+    new: Segment, stored: Segment, before: int | None, after: int | None
+) -> tuple[Ranges, Index]:
+    """The matches of new rows in a stored segment, as ranges of an index: the segment's own,
+    or, if it is plain, one of its rows that may match."""
+    index = stored.index if stored.has_index else _index_of_some(stored, codes_of(new.rows))
+    if not len(new) or not len(index.codes):
+        nothing = np.empty(0, dtype=np.int64)
+        return Ranges(nothing, nothing, nothing, index.order, swapped=False), index
+    searchers = Searchers.of(new, in_order=len(index.codes) > NEAR)
+    bounds = _Bounds(before, after)
+    return _search(searchers, index, bounds, _reach(new, stored), swapped=False), index
+
+
+def _index_of_some(segment: Segment, wanted: Ints) -> Index:
+    codes = codes_of(segment.rows)
+    chosen = np.flatnonzero(_filtered(codes, wanted)) if len(wanted) else np.arange(0)
+    some = Index.of(codes[chosen], times_of(segment.rows)[chosen])
+    return Index(some.codes, some.times, chosen[some.order].astype(np.int32))
 
 
 def probe(new: Segment, stored: Segment, before: int | None, after: int | None) -> Ranges:
@@ -137,10 +169,10 @@ def _search(
     high = _ends(index, low, searchers.codes[found])
     if len(found) and bounds.before is not None and reach[0] > bounds.before:
         targets = searchers.times[found] - bounds.before
-        low = _bisect(index.times, low, high, targets, side="left")
+        low = bisect(index.times, low, high, targets, side="left")
     if len(found) and bounds.after is not None and reach[1] > bounds.after:
         targets = searchers.times[found] + bounds.after
-        high = _bisect(index.times, low, high, targets, side="right")
+        high = bisect(index.times, low, high, targets, side="right")
     kept = np.flatnonzero(low < high)
     found = found[kept]
     rows = found if searchers.rows is None else searchers.rows[found]
@@ -172,7 +204,7 @@ def _place(codes: Ints, bits: int) -> Ints:
     return spread.view(np.int64)
 
 
-def _bisect(times: Ints, low: Ints, high: Ints, targets: Ints, *, side: str) -> Ints:
+def bisect(times: Ints, low: Ints, high: Ints, targets: Ints, *, side: str) -> Ints:
     """For each i, where ``targets[i]`` belongs in the sorted ``times[low[i]:high[i]]``."""
     low, high = low.copy(), high.copy()
     open_ = np.flatnonzero(low < high)

@@ -23,8 +23,8 @@ import pyarrow as pa
 from watersmeet.errors import ViolationError
 from watersmeet.operators.base import Counters
 from watersmeet.operators.closing import Closing, bounds, matches
-from watersmeet.operators.keys import same_keys
-from watersmeet.operators.layout import JoinLayout, from_code
+from watersmeet.operators.keys import key_at, same_keys
+from watersmeet.operators.layout import JoinLayout
 from watersmeet.operators.output import Output, Positions
 from watersmeet.operators.probe import probe
 from watersmeet.state.bucket import BucketState
@@ -111,12 +111,7 @@ class Purging:
     def _message(self, stream: int, rows: pa.RecordBatch, false: Bools, constraint: str) -> str:
         layout = self._layout
         promised = layout.inputs[stream]
-        row = rows.slice(int(np.flatnonzero(false)[0]), 1)
-        if layout.exact:
-            column = next(name for name, stored in promised.stored.items() if stored == CODE)
-            key: object = from_code(row.column(CODE), promised.types[column])[0].as_py()
-        else:
-            key = tuple(row.column(name)[0].as_py() for name in layout.key_columns)
+        key = key_at(layout, stream, rows, int(np.flatnonzero(false)[0]))
         promise = {
             "unique": "unique=True says that a key comes once",
             "punctuation": "a punctuation has closed it",

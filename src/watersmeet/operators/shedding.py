@@ -31,12 +31,14 @@ _SECOND = 1e6
 @dataclass(frozen=True)
 class BucketBudget:
     """One bucket's part of a budget: bytes of ``memory``, ``rate`` in rows a second, or
-    its ``speed``: the part of a core's time that it has, if the rate is to be measured."""
+    its ``speed``: the part of a core's time that it has, if the rate is to be measured;
+    ``fanout``, the results that one new row may make."""
 
     overflow: str
     memory: int | None = None
     rate: float | None = None
     speed: float | None = None
+    fanout: int | None = None
 
 
 def kept_shares(budget: BucketBudget | None, state: BucketState, width: float) -> list[float]:

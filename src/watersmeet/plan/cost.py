@@ -194,7 +194,9 @@ def rates_within(
         return output_rate(rates[0], rates[1], T_a, T_b, σ=1)
 
     lowest, highest = max(0.0, μ - λ[1]), min(λ[0], μ)
-    grid = [lowest + (highest - lowest) * i / 100 for i in range(101)]
+    # Rounding must not carry the last one past the highest: what is left for the other
+    # stream would be negative.
+    grid = [min(highest, lowest + (highest - lowest) * i / 100) for i in range(101)]
     best = max(output(first) for first in grid)
     # Of equally good divisions, the most even one.
     tied = [first for first in grid if output(first) >= best * (1 - 1e-9)]

@@ -13,7 +13,7 @@ from itertools import permutations
 
 from watersmeet import durations, sizes
 from watersmeet.operators.holding import described
-from watersmeet.operators.layout import PURGE_AFTER, expected_of
+from watersmeet.operators.layout import PURGE_AFTER, driver_of, expected_of, first_sequences
 from watersmeet.plan.cost import Weights, keeping_indexed, keeping_plain
 from watersmeet.spec import EVENT_TIME, JoinSpec, StreamSpec
 
@@ -44,6 +44,7 @@ def explain(
         *(_stream(spec, position) for position in range(len(spec.streams))),
         *_watermark(spec),
         *_unmatched(spec),
+        *_driver(spec),
         _index(spec, buckets, weights),
         *_budget(spec, buckets),
         *_punctuations(spec),
@@ -85,9 +86,12 @@ def _condition(spec: JoinSpec) -> _Node:
         for names in zip(*spec.keys, strict=True)
     ]
     # T - time(i) <= W(i) with T the greatest time is, pair by pair, time(j) - time(i) <= W(i).
-    for (early, window), (late, _) in permutations(zip(spec.streams, spec.windows, strict=True), 2):
-        if window is not None:
-            terms.append(f"{_time(late)} - {_time(early)} <= {durations.format(window)}")
+    # In a left join, each stream is matched with the first one alone.
+    for early, late in permutations(range(len(spec.streams)), 2):
+        window = spec.windows[early]
+        if window is not None and (spec.how != "left" or 0 in (early, late)):
+            times = f"{_time(spec.streams[late])} - {_time(spec.streams[early])}"
+            terms.append(f"{times} <= {durations.format(window)}")
     if spec.where is not None:
         terms.append(f"({spec.where})")
     return _Node(
@@ -117,7 +121,11 @@ def _key(spec: JoinSpec, names: Sequence[str], common: str) -> str:
 
 def _stream(spec: JoinSpec, position: int) -> _Node:
     stream, window = spec.streams[position], spec.windows[position]
-    others = " or ".join(other.name for other in spec.streams if other is not stream)
+    others = " or ".join(
+        other.name
+        for other in spec.streams
+        if other is not stream and (spec.how != "left" or spec.streams[0] in (stream, other))
+    )
     branches: list[_Node] = []
     if window is None:
         branches.append(_Node(f"window: none; a row waits for any row of {others}"))
@@ -155,7 +163,7 @@ def _purge(spec: JoinSpec, position: int) -> str:
     name, window = spec.streams[position].name, spec.windows[position]
     ways = []
     if window is not None:
-        ways.append(f"when the watermark reaches {_deadline(spec, position)}")
+        ways.append(f"when the watermark reaches {_deadline(spec, position, spec.kept)}")
     if spec.how in ("semi", "anti") and position == 0:
         ways.append("at its first match")
     ways += _closed(spec, position)
@@ -167,9 +175,9 @@ def _purge(spec: JoinSpec, position: int) -> str:
 
 
 def _closed(spec: JoinSpec, position: int) -> list[str]:
-    """What the other stream says about its keys."""
+    """What the other of two streams says about its keys."""
     other = next(stream for i, stream in enumerate(spec.streams) if i != position)
-    ways = []
+    ways: list[str] = []
     if other.unique:
         ways.append(f"when it has met its row of {other.name}, whose keys are unique")
     if other.arrival is not None:
@@ -181,7 +189,7 @@ def _closed(spec: JoinSpec, position: int) -> list[str]:
 
 
 def _expected_state(spec: JoinSpec, position: int) -> str:
-    stream, window = spec.streams[position], spec.windows[position]
+    stream, window = spec.streams[position], spec.kept[position]
     if window is None and _closed(spec, position):
         return "the rows whose keys are not over yet"
     if window is None:
@@ -224,8 +232,44 @@ def _unmatched(spec: JoinSpec) -> list[_Node]:
             ways.insert(0, f"when the watermark reaches {_deadline(spec, position)}")
         when = ", or ".join(ways) if spec.streaming else "at the end of the run"
         nulls = "" if spec.how == "anti" else f", with nulls for {others}"
-        nodes.append(_Node(f"unmatched rows of {stream.name}: come out {when}{nulls}"))
+        if len(spec.streams) > 2:
+            nulls = ", once for each combination of what they match, with nulls for the rest"
+            nodes.append(
+                _Node(
+                    f"rows of {stream.name} that lack a match of {others}: come out {when}{nulls}"
+                )
+            )
+        else:
+            nodes.append(_Node(f"unmatched rows of {stream.name}: come out {when}{nulls}"))
     return nodes
+
+
+_DRIVERS = {
+    "timestamp": "in short runs, in the order of their times",
+    "round-robin": "in short runs, a run of each stream in turn",
+    "consumption-rate": "first of the stream that brings most rows for the results there are",
+    "initial-output-size": "first of the stream whose new rows are expected to make most results",
+    "output-rate": "first of the stream of which a new row is expected to make most results",
+}
+
+
+def _driver(spec: JoinSpec) -> list[_Node]:
+    """In which order new rows are taken, and look into the other windows."""
+    policy = driver_of(spec)
+    if policy not in _DRIVERS:
+        return []
+    why = f"goal {spec.goal}" if spec.driver == "auto" else "as asked for"
+    nodes = [_Node(f"new rows are taken {_DRIVERS[policy]} ({policy}, {why})")]
+    if len(spec.streams) > 2:
+        known = all(stream.rate is not None for stream in spec.streams)
+        basis = "by the declared rates and keys" if known else "nothing being declared"
+        for driver, order in enumerate(first_sequences(spec)):
+            looks = ", then ".join(spec.streams[stream].name for stream in order)
+            nodes.append(_Node(f"those of {spec.streams[driver].name} look into {looks}"))
+        nodes.append(
+            _Node(f"at first, {basis}; then the window that fewest rows match in, as measured")
+        )
+    return [_Node("drivers", nodes)]
 
 
 _HELD = {
@@ -277,6 +321,9 @@ def _budget(spec: JoinSpec, buckets: int) -> list[_Node]:
         }[budget.overflow]
         each = f"{sizes.format(memory)}, {sizes.format(memory / buckets)} for each bucket"
         nodes.append(_Node(f"memory: {each}: {what}"))
+    if budget.fanout is not None:
+        fate = "the query stops" if budget.overflow == "fail" else "the rest is left out"
+        nodes.append(_Node(f"fan-out: {budget.fanout:,} results of one new row; of more, {fate}"))
     if budget.rate is not None:
         rate = budget.rate if isinstance(budget.rate, str) else f"{budget.rate:,g} rows/s"
         nodes.append(
@@ -331,8 +378,8 @@ def _event_time(spec: JoinSpec) -> _Node:
     return _Node(f"event time: not carried on: {why}, and would count as late from then on")
 
 
-def _deadline(spec: JoinSpec, position: int) -> str:
-    window = spec.windows[position]
+def _deadline(spec: JoinSpec, position: int, lengths: Sequence[int | None] | None = None) -> str:
+    window = (lengths or spec.windows)[position]
     assert window is not None, "a row without a window has no deadline"
     return f"{_time(spec.streams[position])} + {durations.format(window)}"
 

@@ -42,10 +42,13 @@ from watersmeet.plan.naming import resolve, result_columns
 from watersmeet.plan.types import check_key_type, common_type
 from watersmeet.spec import (
     ARRIVALS,
+    DRIVERS,
     GOALS,
     INDEXES,
     INVALIDATIONS,
     JOIN_TYPES,
+    MOST_STREAMS,
+    MULTIWAY_JOIN_TYPES,
     OVERFLOWS,
     VIOLATIONS,
     Budget,
@@ -86,8 +89,9 @@ def plan_join(
     goal: str = "throughput",
     violations: str = "fail",
     emit_punctuations: bool = False,
+    driver: str = "auto",
 ) -> JoinSpec:
-    """Plan an equality join of two streams, or say what is wrong with the call.
+    """Plan an equality join of streams, or say what is wrong with the call.
 
     ``within`` is a duration (text or :class:`~datetime.timedelta`), a dict from every stream's
     name to one, or None. The spec's ``unbounded`` tells whether the state really is unbounded,
@@ -96,6 +100,8 @@ def plan_join(
     _check_streams(streams)
     streams = tuple(_with_time(stream) for stream in streams)
     _check_how(how)
+    if len(streams) > 2:
+        _check_multiway(streams, how, where)
     keys = _keys(streams, on)
     key_types = _key_types(streams, keys)
     windows = _windows(streams, within)
@@ -123,6 +129,7 @@ def plan_join(
         goal=_one_of(goal, GOALS, argument="goal"),
         violations=_one_of(violations, VIOLATIONS, argument="violations"),
         emit_punctuations=emit_punctuations,
+        driver=_driver(streams, driver),
     )
     return replace(spec, output=result_columns(spec))
 
@@ -132,9 +139,9 @@ def plan_join(
 
 def _check_streams(streams: Sequence[StreamSpec]) -> None:
     names = [stream.name for stream in streams]
-    if len(streams) != 2:
+    if not 2 <= len(streams) <= MOST_STREAMS:
         raise PlanError(
-            f"streams: this version joins exactly two streams; {len(streams)} given: {names}."
+            f"streams: a join takes two to {MOST_STREAMS} streams; {len(streams)} given: {names}."
         )
     seen: set[str] = set()
     for stream in streams:
@@ -215,6 +222,40 @@ def _check_how(how: object) -> None:
     known = _SPARK_JOIN_TYPES.get(re.sub(r"[\s_-]", "", given))
     hint = f" Did you mean {known!r}?" if known else did_you_mean(given, JOIN_TYPES)
     raise JoinTypeError(f"how={how!r} is no join type: it is one of {', '.join(JOIN_TYPES)}.{hint}")
+
+
+def _check_multiway(streams: Sequence[StreamSpec], how: str, where: object) -> None:
+    """What a join of more than two streams cannot do."""
+    count = len(streams)
+    if how not in MULTIWAY_JOIN_TYPES:
+        raise JoinTypeError(
+            f"how={how!r} is for two streams; a join of {count} is one of "
+            f"{', '.join(MULTIWAY_JOIN_TYPES)}. Join two of them first, or give how='left'."
+        )
+    if how == "left" and where is not None:
+        raise PredicateError(
+            f"where={where!r} with how='left' of {count} streams: it would not be clear which "
+            "match it is a condition of. Filter the streams before the join, or the result after "
+            "it, or join two streams at a time."
+        )
+    for stream in streams:
+        if stream.closes:
+            raise PunctuationError(
+                f"stream {stream.name!r}: unique, arrival and punctuation are for joins of two "
+                f"streams; a join of {count} keeps rows by their windows. Leave them out, or join "
+                "two streams at a time."
+            )
+
+
+def _driver(streams: Sequence[StreamSpec], driver: object) -> str:
+    policy = _one_of(driver, DRIVERS, argument="driver")
+    untimed = [stream.name for stream in streams if stream.time is None]
+    if policy == "timestamp" and untimed:
+        raise StrategyError(
+            f"driver='timestamp' takes rows in the order of their times, and {', '.join(untimed)} "
+            "has none. Give its time column, or another driver."
+        )
+    return policy
 
 
 def _check_where(where: object) -> None:
@@ -440,8 +481,10 @@ def _budget(
         return None
     if not isinstance(budget, Budget):
         raise BudgetError(f"budget={budget!r} is no wm.Budget: give wm.Budget(memory='2 GB').")
-    if budget.memory is None and budget.rate is None:
-        raise BudgetError("budget: it limits nothing. Give memory='2 GB', or rate=50_000.")
+    if budget.memory is None and budget.rate is None and budget.fanout is None:
+        raise BudgetError(
+            "budget: it limits nothing. Give memory='2 GB', rate=50_000, or fanout=10_000."
+        )
     if budget.overflow not in OVERFLOWS:
         raise BudgetError(
             f"budget: overflow={budget.overflow!r} is none of "
@@ -450,6 +493,7 @@ def _budget(
     if not streams[0].streaming:
         raise BudgetError("budget: it is for streams; a batch run takes what it needs.")
     _check_rate(streams, budget)
+    _check_fanout(budget)
     if budget.overflow == "shed" and how not in ("inner", "semi"):
         raise BudgetError(
             f"budget: overflow='shed' with how={how!r} would call rows unmatched only because "
@@ -481,6 +525,11 @@ def _check_rate(streams: Sequence[StreamSpec], budget: Budget) -> None:
             f"budget: rate={rate!r} with overflow={budget.overflow!r}: what is too fast can only "
             "be shed. Give overflow='shed', or leave out rate."
         )
+    if len(streams) > 2:
+        raise BudgetError(
+            f"budget: rate={rate!r} is divided between two streams; {len(streams)} are given. "
+            "Leave out rate: Spark's own maxFilesPerTrigger or maxOffsetsPerTrigger slow a source."
+        )
     untimed = [stream.name for stream in streams if stream.time is None]
     if untimed:
         raise BudgetError(
@@ -489,10 +538,27 @@ def _check_rate(streams: Sequence[StreamSpec], budget: Budget) -> None:
         )
 
 
+def _check_fanout(budget: Budget) -> None:
+    fanout = budget.fanout
+    if fanout is None:
+        return
+    if isinstance(fanout, bool) or not isinstance(fanout, int) or fanout < 1:
+        raise BudgetError(
+            f"budget: fanout={fanout!r} must be a whole number of results above 0: as many as one "
+            "new row may make."
+        )
+    if budget.overflow == "spill":
+        raise BudgetError(
+            f"budget: fanout={fanout!r} with overflow='spill': say what happens to a row that "
+            "makes more results. Give overflow='shed' (the rest is left out) or 'fail'."
+        )
+
+
 def _check_provable(streams: Sequence[StreamSpec], how: str) -> None:
     """Without a window, only a punctuation or an order tells of a key that never came that
     it will not."""
-    for stream, other, preserved in zip(streams, reversed(streams), preserved_by(how), strict=True):
+    marks = preserved_by(how, len(streams))
+    for stream, other, preserved in zip(streams, reversed(streams), marks, strict=True):
         if preserved and other.punctuation is None and other.arrival != "ordered":
             raise WindowError(
                 f"within: missing, and how={how!r} has to know which rows of {stream.name} match "

@@ -23,16 +23,25 @@ REPORT = "_watersmeet_report"
 #: Their names in it, and among the observed metrics.
 COUNTERS = "counters"
 NOTES = "notes"
+LARGEST = "largest"
 FIELD = T.StructField(
     REPORT,
     T.StructType(
         [
             T.StructField(COUNTERS, T.ArrayType(T.LongType())),
             T.StructField(NOTES, T.ArrayType(T.StringType())),
+            T.StructField(
+                LARGEST,
+                T.StructType()
+                .add("fanout", T.LongType())
+                .add("stream", T.StringType())
+                .add("key", T.StringType()),
+            ),
         ]
     ),
 )
-TOTALS = tuple(field.name for field in fields(Counters) if field.name not in ("streams", "notes"))
+_NO_NUMBERS = ("streams", "notes", "largest")
+TOTALS = tuple(field.name for field in fields(Counters) if field.name not in _NO_NUMBERS)
 PER_STREAM = tuple(field.name for field in fields(StreamCounters))
 
 
@@ -56,10 +65,11 @@ def to_row(counters: Counters, state: BucketState) -> list[int]:
 
 
 def observed(streams: Sequence[str]) -> list[Column]:
-    """What to observe: each counter's name and its sum over a micro-batch, and the notes.
+    """What to observe: each counter's name and its sum over a micro-batch, the notes, and
+    the largest fan-out.
 
     Spark evaluates an observed aggregate for every row that passes, and nearly all
-    of them are results. So there are two only, which merely skip them."""
+    of them are results. So there are three only, which merely skip them."""
     labels = names(streams)
     report = F.col(REPORT)
     zeros = F.array_repeat(F.lit(0).cast("bigint"), len(labels))
@@ -69,6 +79,7 @@ def observed(streams: Sequence[str]) -> list[Column]:
     return [
         F.map_from_arrays(F.array(*map(F.lit, labels)), summed).alias(COUNTERS),
         F.flatten(F.collect_list(report[NOTES])).alias(NOTES),
+        F.max(report[LARGEST]).alias(LARGEST),
     ]
 
 

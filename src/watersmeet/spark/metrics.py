@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from watersmeet.operators.base import StreamCounters
-from watersmeet.spark.counters import COUNTERS, NOTES
+from watersmeet.operators.base import Largest, StreamCounters
+from watersmeet.spark.counters import COUNTERS, LARGEST, NOTES
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -35,6 +35,8 @@ class StepMetrics:
     how many ``expired``, and ``state_rows``, ``state_bytes`` and ``segments`` at the end,
     of which ``indexed``. ``step_ms`` is the time spent in the operator, summed over the
     buckets. ``full_results`` estimates what the results would have been without shedding.
+    ``capped`` counts new rows whose results a budget's ``fanout`` cut short; ``largest`` is
+    the most results that one new row has made: its ``fanout``, ``stream`` and ``key``.
     ``notes`` say what the join decided and why, bucket by bucket.
     """
 
@@ -44,6 +46,7 @@ class StepMetrics:
     watermark: datetime | None
     results: int
     full_results: int
+    capped: int
     probes: int
     cache_hits: int
     cache_misses: int
@@ -51,6 +54,7 @@ class StepMetrics:
     steps: int
     streams: dict[str, StreamCounters]
     notes: list[str]
+    largest: Largest
 
     @property
     def rows(self) -> int:
@@ -94,14 +98,14 @@ def metrics(query: StreamingQuery) -> list[StepMetrics]:
         for name, row in progress.observedMetrics.items():
             if name.startswith(_PREFIX):
                 join = name.removeprefix(_PREFIX)
-                records.append(_record(progress, join, row[COUNTERS], row[NOTES]))
+                records.append(_record(progress, join, row.asDict(recursive=True)))
     return records
 
 
-def _record(progress: object, join: str, counts: dict[str, int], notes: list[str]) -> StepMetrics:
+def _record(progress: object, join: str, observed: dict[str, Any]) -> StepMetrics:
     streams: dict[str, dict[str, int]] = {}
     totals = {}
-    for name, value in counts.items():
+    for name, value in observed[COUNTERS].items():
         stream, dot, counter = name.rpartition(".")
         if dot:
             streams.setdefault(stream, {})[counter] = value
@@ -114,7 +118,8 @@ def _record(progress: object, join: str, counts: dict[str, int], notes: list[str
         join=join,
         watermark=_parsed(watermark),
         streams={name: StreamCounters(**values) for name, values in streams.items()},
-        notes=list(notes),
+        notes=list(observed[NOTES]),
+        largest=Largest(**(observed[LARGEST] or {})),
         **totals,
     )
 

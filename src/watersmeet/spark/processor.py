@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -24,12 +24,11 @@ from pyspark.sql.streaming.stateful_processor import (
 
 from watersmeet.operators.base import Counters
 from watersmeet.operators.equi_join import END_OF_TIME, EquiJoin
-from watersmeet.spark.counters import COUNTERS, NOTES, REPORT, to_row
+from watersmeet.spark.counters import COUNTERS, LARGEST, NOTES, REPORT, to_row
 from watersmeet.spark.frames import to_frame
 from watersmeet.spark.worker import settle
 from watersmeet.state.bucket import BucketState
 from watersmeet.state.cache import SegmentCache
-from watersmeet.state.memory import piece_of
 from watersmeet.state.segment import concat, from_ipc
 
 if TYPE_CHECKING:
@@ -43,9 +42,12 @@ CHUNK_BYTES = 256 << 20
 #: Result pieces are gathered into frames of about so many rows or bytes.
 FRAME_ROWS = 1 << 16
 FRAME_BYTES = 8 << 20
+_LARGEST = pa.struct([("fanout", pa.int64()), ("stream", pa.string()), ("key", pa.string())])
 _REPORT = pa.field(
     REPORT,
-    pa.struct([(COUNTERS, pa.list_(pa.int64())), (NOTES, pa.list_(pa.string()))]),
+    pa.struct(
+        [(COUNTERS, pa.list_(pa.int64())), (NOTES, pa.list_(pa.string())), (LARGEST, _LARGEST)]
+    ),
 )
 
 
@@ -122,9 +124,10 @@ class JoinProcessor(StatefulProcessor):
         self._set_timer(state, watermark_ms, fired)
         state.commit()
         counters.step_ms = round((time.perf_counter() - began) * 1000)
-        yield self._report({COUNTERS: to_row(counters, state), NOTES: counters.notes})
+        numbers, largest = to_row(counters, state), asdict(counters.largest)
+        yield self._report({COUNTERS: numbers, NOTES: counters.notes, LARGEST: largest})
 
-    def _report(self, report: dict[str, list[Any]]) -> DataFrameLike:
+    def _report(self, report: dict[str, Any]) -> DataFrameLike:
         """A row that is no result: it carries the step's counters and notes."""
         schema = self._join.layout.output.append(_REPORT)
         nulls = [pa.nulls(1, field.type) for field in self._join.layout.output]
@@ -160,7 +163,7 @@ class JoinProcessor(StatefulProcessor):
         """New rows of each stream, from their capsules, a bounded amount at a time."""
         count = len(self._join.layout.inputs)
         waiting: list[list[pa.RecordBatch]] = [[] for _ in range(count)]
-        limit = min(CHUNK_BYTES, piece_of(self._join.layout.memory) or CHUNK_BYTES)
+        limit = min(CHUNK_BYTES, self._join.layout.piece or CHUNK_BYTES)
         size = 0
         for frame in frames:
             for stream, payload in zip(frame["stream"], frame["payload"], strict=True):

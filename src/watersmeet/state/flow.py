@@ -7,13 +7,15 @@ kept with the state, so a micro-batch that is run again decides as it did before
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from watersmeet.state.segment import Ints
 
 _WEIGHT = 0.1
+#: What is measured now and then weighs more.
+_SAMPLE_WEIGHT = 0.5
 #: The number of keys is estimated from so many rows of a batch.
 _SAMPLE = 2048
 
@@ -27,6 +29,9 @@ class Flow:
     ``indexed``: is the window held with an index? ``leaning`` counts the micro-batches in
     a row that spoke for the other way. ``shed_until``: rows up to that time were let go
     for want of memory.
+
+    ``meeting[i]`` is the share of new rows that meet something of stream i, and
+    ``sequence`` the order in which they look into the other streams' windows.
     """
 
     rows: float = 0.0
@@ -38,6 +43,8 @@ class Flow:
     indexed: bool = True
     leaning: int = 0
     shed_until: int | None = None
+    meeting: list[float] = field(default_factory=list)
+    sequence: list[int] = field(default_factory=list)
 
     def arrive(self, rows: int, oldest: int | None, newest: int | None) -> None:
         """Learn from a micro-batch with data: how many rows of this stream it brought,
@@ -53,6 +60,13 @@ class Flow:
             rate = rows * 1e6 / (newest - since)
             self.rate = rate if self.rate is None else self.rate + _WEIGHT * (rate - self.rate)
         self.newest = newest if self.newest is None else max(newest, self.newest)
+
+    def sample_meeting(self, shares: list[float]) -> None:
+        """Learn which share of new rows meets something of each stream."""
+        before = self.meeting or shares
+        self.meeting = [
+            old + _SAMPLE_WEIGHT * (new - old) for old, new in zip(before, shares, strict=True)
+        ]
 
     def sample_keys(self, codes: Ints) -> None:
         """Learn from the codes of new rows how many keys there are."""
