@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 import watersmeet as wm
-from benchmarks.window_join import DEFAULT, PROVIDER, ROCKSDB
+from benchmarks.harness import DEFAULT, PROVIDER, ROCKSDB
 from watersmeet.testing import LocalJoin, LocalStream
 
 console = Console(width=110)

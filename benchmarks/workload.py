@@ -1,4 +1,4 @@
-"""Generated input for the benchmarks: two streams in Parquet files, one file a micro-batch."""
+"""Generated input for the benchmarks: streams in Parquet files, one file a micro-batch."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ SECOND = 1_000_000
 
 @dataclass(frozen=True)
 class Workload:
-    """Two streams, ``left`` and ``right``, of equal rate.
+    """Streams of equal rate.
 
     Each file holds ``rows`` rows of one stream, spread evenly over ``seconds``
     of event time; keys are drawn uniformly from ``keys`` integers. The window
     is given in minutes, so that state is about
-    ``2 * rows * 60 * minutes / seconds`` rows.
+    ``rows * 60 * minutes / seconds`` rows of each stream.
     """
 
     name: str
@@ -31,6 +31,7 @@ class Workload:
     minutes: int
     seconds: int = 60
     strings: bool = False
+    streams: tuple[str, ...] = ("left", "right")
 
     @property
     def window(self) -> str:
@@ -39,7 +40,7 @@ class Workload:
     def write(self, folder: Path) -> None:
         """Make the files."""
         generator = np.random.default_rng(20240601)
-        for stream in ("left", "right"):
+        for stream in self.streams:
             (folder / stream).mkdir(parents=True, exist_ok=True)
             for batch in range(self.batches):
                 path = folder / stream / f"{batch:05d}.parquet"

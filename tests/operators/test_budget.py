@@ -220,12 +220,15 @@ class TestTooLittleMemory:
 
 
 @pytest.mark.parametrize("overflow", ["spill", "shed"])
-def test_whatever_the_budget_nothing_is_made_up(overflow: str) -> None:
+@pytest.mark.parametrize("streams", ["ab", "abc"])
+def test_whatever_the_budget_nothing_is_made_up(overflow: str, streams: str) -> None:
     memory = st.sampled_from([300, 2_000, 20_000])
-    rate = st.sampled_from([None, 0.5, 3]) if overflow == "shed" else st.none()
+    rated = overflow == "shed" and len(streams) == 2
+    rate = st.sampled_from([None, 0.5, 3]) if rated else st.none()
+    hows = ["inner", "semi"] if len(streams) == 2 else ["inner"]
 
     @examples(40)
-    @given(run=runs(["inner", "semi"]), memory=memory, rate=rate)
+    @given(run=runs(hows, streams), memory=memory, rate=rate)
     def check(run: Run, memory: int, rate: float | None) -> None:
         join = run.join
         if overflow == "shed" and (join.within is None or not all(_timed(join))):

@@ -573,3 +573,103 @@ class TestPromises:
     def test_a_column_tells_punctuations_from_results(self) -> None:
         spec = self.planned({"unique": True}, {"punctuation": self.ENDS}, emit_punctuations=True)
         assert [column.name for column in spec.output][-2:] == ["is_punctuation", "event_time"]
+
+
+# --- more than two streams
+
+SALES = replace(CLICKS, name="sales")
+REFUNDS = replace(CLICKS, name="refunds")
+
+
+def test_many_streams_are_planned_each_with_its_window() -> None:
+    within = {"views": "5 minutes", "clicks": "1 minute", "sales": "0 seconds"}
+    spec = plan(VIEWS, CLICKS, SALES, within=within)
+
+    assert spec.windows == spec.kept == (5 * MINUTE, MINUTE, 0)
+    assert spec.preserved == (False, False, False)
+    assert spec.carries_event_time
+    assert [column.name for column in spec.output] == [
+        "ad_id",
+        "site",
+        "tags",
+        "viewed_at",
+        "clicks_place",
+        "clicks_day",
+        "clicks_clicked_at",
+        "sales_place",
+        "sales_day",
+        "sales_clicked_at",
+        "event_time",
+    ]
+
+
+def test_a_left_join_of_many_streams_keeps_what_a_first_row_may_have_met() -> None:
+    within = {"views": "5 minutes", "clicks": "1 minute", "sales": "0 seconds"}
+    spec = plan(VIEWS, CLICKS, SALES, within=within, how="left")
+
+    assert spec.preserved == (True, False, False)
+    assert spec.kept == (5 * MINUTE, 6 * MINUTE, 5 * MINUTE)
+
+
+@pytest.mark.parametrize("how", ["right", "full", "semi", "anti"])
+def test_other_join_types_are_for_two_streams(how: str) -> None:
+    message = refusal(JoinTypeError, VIEWS, CLICKS, SALES, how=how)
+
+    assert f"how={how!r} is for two streams" in message
+    assert "inner, left" in message
+
+
+def test_a_condition_of_a_left_join_of_many_streams_is_refused() -> None:
+    message = refusal(PredicateError, VIEWS, CLICKS, SALES, how="left", where="views.site = 'x'")
+
+    assert "which match" in message
+
+
+@pytest.mark.parametrize(
+    "promise", [{"unique": True}, {"arrival": "ordered"}, {"punctuation": Punctuation("true")}]
+)
+def test_promises_are_for_two_streams(promise: dict[str, Any]) -> None:
+    message = refusal(PunctuationError, VIEWS, replace(CLICKS, **promise), SALES)
+
+    assert "'clicks'" in message
+    assert "joins of two" in message
+
+
+def test_a_rate_is_divided_between_two_streams() -> None:
+    budget = Budget(rate=100, overflow="shed")
+    assert "two streams; 3 are given" in refusal(BudgetError, VIEWS, CLICKS, SALES, budget=budget)
+
+
+def test_memory_is_for_any_number_of_streams() -> None:
+    for overflow in ("spill", "shed", "fail"):
+        spec = plan(VIEWS, CLICKS, SALES, REFUNDS, budget=Budget(memory=10, overflow=overflow))
+        assert spec.budget is not None
+
+
+@pytest.mark.parametrize("fanout", [0, -1, 2.5, True, "10"])
+def test_a_fanout_is_a_number_of_results(fanout: Any) -> None:
+    message = refusal(BudgetError, budget=Budget(fanout=fanout, overflow="fail"))
+
+    assert f"fanout={fanout!r}" in message
+
+
+def test_a_fanout_needs_to_know_what_happens() -> None:
+    assert "overflow='shed'" in refusal(BudgetError, budget=Budget(fanout=10))
+
+
+@pytest.mark.parametrize("how", ["left", "full", "anti"])
+def test_a_fanout_that_leaves_out_results_is_not_for_outer_joins(how: str) -> None:
+    message = refusal(BudgetError, how=how, budget=Budget(fanout=10, overflow="shed"))
+    assert "unmatched" in message
+
+
+def test_an_unknown_driver_is_refused() -> None:
+    assert "Did you mean 'timestamp'?" in refusal(StrategyError, driver="timestamps")
+
+
+def test_a_driver_by_time_needs_times() -> None:
+    untimed = replace(SALES, time=None, delay=None)
+    message = refusal(
+        StrategyError, VIEWS, CLICKS, untimed, within=None, unbounded=True, driver="timestamp"
+    )
+    assert "sales has none" in message

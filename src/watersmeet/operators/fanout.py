@@ -26,7 +26,7 @@ class FanOut:
         self._made: Ints = np.zeros(len(fresh), dtype=np.int64)
         self._cut: Bools = np.zeros(len(fresh) if self._limit else 0, dtype=np.bool_)
 
-    def wants(self, rows: Ints) -> Bools | slice:
+    def wants(self, rows: Positions) -> Bools | slice:
         """Which new rows may make more results."""
         if self._limit is None or self._fails:
             return slice(None)

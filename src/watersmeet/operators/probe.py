@@ -103,17 +103,17 @@ def spread(low: Ints, high: Ints, size: int) -> Iterator[tuple[Ints, Ints]]:
 
 
 def find(
-    new: Segment, stored: Segment, before: int | None, after: int | None
+    searchers: Searchers, stored: Segment, before: int | None, after: int | None
 ) -> tuple[Ranges, Index]:
-    """The matches of new rows in a stored segment, as ranges of an index: the segment's own,
+    """The matches of rows in a stored segment, as ranges of an index: the segment's own,
     or, if it is plain, one of its rows that may match."""
-    index = stored.index if stored.has_index else _index_of_some(stored, codes_of(new.rows))
-    if not len(new) or not len(index.codes):
+    index = stored.index if stored.has_index else _index_of_some(stored, searchers.codes)
+    if not len(searchers.codes) or not len(index.codes):
         nothing = np.empty(0, dtype=np.int64)
         return Ranges(nothing, nothing, nothing, index.order, swapped=False), index
-    searchers = Searchers.of(new, in_order=len(index.codes) > NEAR)
-    bounds = _Bounds(before, after)
-    return _search(searchers, index, bounds, _reach(new, stored), swapped=False), index
+    earliest, latest = int(searchers.times.min()), int(searchers.times.max())
+    reach = latest - stored.min_time, stored.max_time - earliest
+    return _search(searchers, index, _Bounds(before, after), reach, swapped=False), index
 
 
 def _index_of_some(segment: Segment, wanted: Ints) -> Index:

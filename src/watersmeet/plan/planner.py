@@ -499,7 +499,8 @@ def _budget(
             f"budget: overflow='shed' with how={how!r} would call rows unmatched only because "
             "their match was shed. Give overflow='spill' or 'fail', or an inner or semi join."
         )
-    if budget.overflow == "shed" and not windowed:
+    limited = budget.memory is not None or budget.rate is not None
+    if budget.overflow == "shed" and limited and not windowed:
         raise BudgetError(
             "budget: overflow='shed' needs windows: give within='1 hour', or overflow='spill'."
         )

@@ -1,0 +1,227 @@
+"""What the benchmarks on Spark share: a way runs over files, is timed by Spark, and is
+compared with the others.
+
+Every way reads the same files, one file of each stream a micro-batch, and writes
+to the same sink (``noop``). A micro-batch's time is Spark's own
+``triggerExecution``; what is compared is the median over the micro-batches
+after the windows have filled. Before that, every way runs over the same files for
+a minute, for the JVM to compile what it uses. All ways must give equally many
+results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+from rich.console import Console
+from rich.table import Table
+
+import watersmeet as wm
+from benchmarks.workload import Workload
+
+DELAY = "10 seconds"
+WARM_UP_SECONDS = 60
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+DEFAULT = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+
+console = Console(width=110)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one way did with one workload, in its last, steady micro-batches."""
+
+    way: str
+    workload: str
+    batch_ms: float
+    rows_per_second: float
+    results: int
+    state_rows: int
+    state_bytes: int
+
+    @property
+    def bytes_per_row(self) -> float:
+        return self.state_bytes / self.state_rows if self.state_rows else 0.0
+
+
+def stream(spark: SparkSession, folder: Path, name: str) -> DataFrame:
+    schema = spark.read.parquet(str(folder / name)).schema
+    return (
+        spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder / name))
+    )
+
+
+#: From the streams by name, and the window, to the result; and the state store provider.
+Build = Callable[[dict[str, DataFrame], str], DataFrame]
+Way = tuple[Build, str]
+
+
+def ours(streams: dict[str, DataFrame], window: str) -> DataFrame:
+    named = [wm.stream(df, name, time=f"{name}_time", delay=DELAY) for name, df in streams.items()]
+    return wm.join(named, on="key", within=window)
+
+
+def floor(streams: dict[str, DataFrame], window: str) -> DataFrame:
+    def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch({"rows": [sum(map(len, batches))]})
+
+    first, *others = streams.values()
+    rows = first
+    for other in others:
+        rows = rows.union(other.toDF(*first.columns))
+    return rows.mapInArrow(count, "rows long")
+
+
+def start(
+    spark: SparkSession, way: Way, workload: Workload, folder: Path, checkpoint: Path
+) -> StreamingQuery:
+    build, provider = way
+    spark.conf.set(PROVIDER, provider)
+    streams = {name: stream(spark, folder, name) for name in workload.streams}
+    joined = build(streams, workload.window).observe("bench", F.count(F.lit(1)).alias("n"))
+    return (
+        joined.writeStream.format("noop")
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+
+
+def run(
+    spark: SparkSession, name: str, way: Way, workload: Workload, folder: Path, *, steady: int
+) -> Run:
+    """Run one way over all files; judge it by the last ``steady`` micro-batches with data."""
+    with console.status(f"{workload.name}: {name}, warming up"):
+        checkpoint = Path(tempfile.mkdtemp(prefix="watersmeet-bench-"))
+        query = start(spark, way, workload, folder, checkpoint)
+        query.awaitTermination(WARM_UP_SECONDS)
+        query.stop()
+        shutil.rmtree(checkpoint, ignore_errors=True)
+    with console.status(f"{workload.name}: {name}"):
+        checkpoint = Path(tempfile.mkdtemp(prefix="watersmeet-bench-"))
+        query = start(spark, way, workload, folder, checkpoint)
+        query.awaitTermination()
+    # The last progress of all is a batch without data, which only purges state.
+    data = [progress for progress in query.recentProgress if progress.numInputRows]
+    assert len(data) == workload.batches, f"{name}: {len(data)} batches"
+    batch_ms = statistics.median(p.durationMs["triggerExecution"] for p in data[-steady:])
+    if name == "ours":
+        record = [m for m in wm.metrics(query) if m.rows][-1]
+        state_rows = record.state_rows
+    else:
+        state_rows = sum(op.numRowsTotal for op in data[-1].stateOperators)
+    files = [file for file in (checkpoint / "state").rglob("*") if file.is_file()]
+    result = Run(
+        way=name,
+        workload=workload.name,
+        batch_ms=batch_ms,
+        rows_per_second=len(workload.streams) * workload.rows / batch_ms * 1000,
+        results=sum(p.observedMetrics["bench"]["n"] for p in data),
+        state_rows=state_rows,
+        state_bytes=sum(file.stat().st_size for file in files),
+    )
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    console.print(
+        f"  {workload.name}: {name}: {result.batch_ms:,.0f} ms a micro-batch, "
+        f"{result.rows_per_second:,.0f} rows/s"
+    )
+    return result
+
+
+class Report:
+    """Claims and what was measured."""
+
+    def __init__(self) -> None:
+        self.runs: list[Run] = []
+        self.claims: list[dict[str, object]] = []
+
+    def claim(self, text: str, measured: float, *, at_least: float = 0, at_most: float = 0) -> None:
+        bound = f"at least {at_least:g}" if at_least else f"at most {at_most:g}"
+        holds = measured >= at_least if at_least else measured <= at_most
+        self.claims.append(
+            {"claim": text, "bound": bound, "measured": round(measured, 2), "holds": holds}
+        )
+
+    def show(self) -> None:
+        table = Table("workload", "way", "ms a batch", "rows/s", "results", "state rows")
+        table.add_column("bytes on disk a row", justify="right")
+        for r in self.runs:
+            per_row = f"{r.bytes_per_row:,.0f}" if r.state_rows else ""
+            table.add_row(
+                r.workload,
+                r.way,
+                f"{r.batch_ms:,.0f}",
+                f"{r.rows_per_second:,.0f}",
+                f"{r.results:,}",
+                f"{r.state_rows:,}",
+                per_row,
+            )
+        console.print(table)
+        table = Table("ratio, measured in this run", "goal", "measured", "holds")
+        for c in self.claims:
+            holds = "yes" if c["holds"] else "NO"
+            table.add_row(str(c["claim"]), str(c["bound"]), f"{c['measured']:.2f}", holds)
+        console.print(table)
+
+    def save(self, path: Path) -> None:
+        path.parent.mkdir(exist_ok=True)
+        content = {"runs": [asdict(r) for r in self.runs], "claims": self.claims}
+        path.write_text(json.dumps(content, indent=2))
+
+
+def compare(
+    spark: SparkSession,
+    report: Report,
+    workload: Workload,
+    folder: Path,
+    ways: Mapping[str, Way],
+    *,
+    steady: int,
+) -> dict[str, Run]:
+    """All ways over one workload; joins must agree on the number of results."""
+    workload.write(folder)
+    runs = {
+        name: run(spark, name, way, workload, folder, steady=steady) for name, way in ways.items()
+    }
+    counts = {way: r.results for way, r in runs.items() if way != "floor"}
+    assert len(set(counts.values())) == 1, f"different results: {counts}"
+    report.runs += runs.values()
+    return runs
+
+
+Part = Callable[[SparkSession, Report, Path], None]
+
+
+def main(name: str, about: str, parts: Mapping[str, Part]) -> None:
+    """Run the parts that the command line names, or all; show and save what they measure."""
+    parser = argparse.ArgumentParser(description=about.splitlines()[0])
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(parts))
+    chosen: Sequence[str] = parser.parse_args().parts or list(parts)
+    if unknown := set(chosen) - set(parts):
+        parser.error(f"unknown part {', '.join(sorted(unknown))}; there are {', '.join(parts)}")
+    spark = wm.local_session(cores=2, memory="8g", name="watersmeet-bench")
+    spark.sparkContext.setLogLevel("ERROR")
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    report = Report()
+    folder = Path(tempfile.mkdtemp(prefix="watersmeet-bench-data-"))
+    try:
+        for part in chosen:
+            parts[part](spark, report, folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    report.show()
+    report.save(Path(f"bench-output/{name}.json"))
+    spark.stop()
