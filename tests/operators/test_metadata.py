@@ -220,6 +220,38 @@ class TestViolations:
         assert len(keep.batch(access=access(1, 2, 2))) == 2
         assert keep.counters.streams[1].violations == 2
 
+    @pytest.mark.parametrize("violations", ["drop", "keep"])
+    def test_a_key_that_is_over_does_not_hide_one_that_comes_twice(
+        self, tmp_path: Path, violations: str
+    ) -> None:
+        both = {"unique": True, "punctuation": END}
+        join = joined(tmp_path, news={}, access=both, violations=violations, unbounded=True)
+        join.batch(access=access(1, ("end", 2)))
+        join.batch(access=access(2, 1, 3, 3, 2, None, None))
+        assert join.counters.streams[1].violations == 4
+        result = join.batch(news=news(1, 2, 3))
+        kept = {"drop": [(1, "ip 0"), (3, "ip 2")]}
+        kept["keep"] = sorted([*kept["drop"], (1, "ip 1"), (2, "ip 0"), (2, "ip 4"), (3, "ip 3")])
+        assert pairs(result) == kept[violations]
+
+    @pytest.mark.parametrize(
+        ("numbers", "key", "promise"),
+        [
+            ((3, 2, 3), 2, "a punctuation or arrival='clustered' has closed it"),
+            ((3, 3, 2), 3, "unique=True says that a key comes once"),
+        ],
+    )
+    def test_of_two_broken_promises_the_first_row_s_is_named(
+        self, tmp_path: Path, numbers: tuple[int, ...], key: int, promise: str
+    ) -> None:
+        all_three = {"unique": True, "arrival": "clustered", "punctuation": END}
+        join = joined(tmp_path, news={}, access=all_three, unbounded=True)
+        join.batch(access=access(1, ("end", 2)))
+        with pytest.raises(ViolationError) as raised:
+            join.batch(access=access(*numbers))
+        assert "brought 2 row(s)" in str(raised.value)
+        assert f"the key {key}: {promise}." in str(raised.value)
+
 
 class TestPurging:
     def test_immediate_purging_keeps_only_what_is_needed(self, tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ class InputLayout:
     which name it is stored; for an exact key that name is ``#code``.
     ``types`` are the columns' own types. ``own_watermark``: the stream brought a
     watermark of its own. ``unique`` and ``arrival`` are what it promises about its keys,
-    ``closes`` whether it ever closes any.
+    ``closes`` whether it ever closes any, ``punctuated`` whether punctuations may do so.
     """
 
     name: str
@@ -61,6 +61,7 @@ class InputLayout:
     unique: bool = False
     arrival: str | None = None
     closes: bool = False
+    punctuated: bool = False
 
     def read(self, rows: pa.RecordBatch, column: str) -> pa.Array:
         """A column of the user's, from stored rows."""
@@ -150,7 +151,8 @@ def lay_out(
         stored = stored_names(spec, position, predicate)
         types = {field.name: field.type for field in schema}
         window, own = spec.windows[position], stream.watermarked
-        promises = stream.unique, stream.arrival, stream.closes
+        punctuated = stream.punctuation is not None
+        promises = stream.unique, stream.arrival, stream.closes, punctuated
         inputs.append(InputLayout(stream.name, window, own, stored, types, *promises))
     sources = []
     for column in spec.output:

@@ -74,14 +74,12 @@ class Purging:
         closing, promised = self._closings[stream], self._layout.inputs[stream]
         if closing is None or not len(rows):
             return rows
-        false = closing.covers(rows, self._layout.key_columns)
-        constraint = "arrival" if promised.arrival else "punctuation"
-        if not false.any() and promised.unique:
-            false, constraint = self._repeated(stream, rows), "unique"
+        closed = closing.covers(rows, self._layout.key_columns)
+        false = closed | self._repeated(stream, rows) if promised.unique else closed
         if false.any():
             policy = self._layout.violations
             if policy == "fail":
-                raise ViolationError(self._message(stream, rows, false, constraint))
+                raise ViolationError(self._message(stream, rows, false, closed))
             counters.streams[stream].violations += int(false.sum())
             if policy == "drop":
                 rows = rows.filter(pa.array(~false))
@@ -108,20 +106,21 @@ class Purging:
             again[valid[mine[equal]]] = True
         return again
 
-    def _message(self, stream: int, rows: pa.RecordBatch, false: Bools, constraint: str) -> str:
+    def _message(self, stream: int, rows: pa.RecordBatch, false: Bools, closed: Bools) -> str:
         layout = self._layout
         promised = layout.inputs[stream]
-        row = rows.slice(int(np.flatnonzero(false)[0]), 1)
+        first = int(np.flatnonzero(false)[0])
+        row = rows.slice(first, 1)
         if layout.exact:
             column = next(name for name, stored in promised.stored.items() if stored == CODE)
             key: object = from_code(row.column(CODE), promised.types[column])[0].as_py()
         else:
             key = tuple(row.column(name)[0].as_py() for name in layout.key_columns)
-        promise = {
-            "unique": "unique=True says that a key comes once",
-            "punctuation": "a punctuation has closed it",
-            "arrival": f"arrival={promised.arrival!r} has closed it",
-        }[constraint]
+        promise = "unique=True says that a key comes once"
+        if closed[first]:
+            ways = ["a punctuation"] if promised.punctuated else []
+            ways += [f"arrival={promised.arrival!r}"] if promised.arrival else []
+            promise = f"{' or '.join(ways)} has closed it"
         return (
             f"stream {promised.name!r} brought {int(false.sum())} row(s) that it had promised not "
             f"to bring, the first with the key {key!r}: {promise}. Correct the source or what is "
