@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.conformance.join import Join, table
+from tests.conformance.join import Join, at, table
 from tests.conformance.strategies import examples
 from tests.conformance.ways import Disturbance, LocalWay
 from tests.oracle import Stream, sql_join
@@ -182,6 +182,17 @@ class TestPunctuations:
         result = join.batch(news=news(77))
         assert result.column("sno").to_pylist() == [77]
         assert result.column("is_punctuation").to_pylist() == [True]
+
+    def test_a_batch_of_nothing_but_punctuations_under_a_watermark(self, tmp_path: Path) -> None:
+        instant = pa.timestamp("us", "UTC")
+        schema = pa.schema([("k", pa.int64()), ("t", instant), ("end", pa.bool_())])
+        stream = LocalStream(schema, time="t", delay="0 seconds", punctuation=END)
+        join = LocalJoin({"a": stream, "b": stream}, on="k", goal="memory", folder=str(tmp_path))
+        for second in (1, 2):
+            join.batch(**dict.fromkeys("ab", table(schema, [(second, at(second), False)])))
+        assert join.watermark is not None
+        join.batch(a=table(schema, [(2, at(3), True)]))
+        assert join.state_rows() == [2, 1]
 
     def test_null_keys_are_never_unique_nor_closed(self, tmp_path: Path) -> None:
         join = joined(tmp_path)

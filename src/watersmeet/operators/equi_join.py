@@ -200,7 +200,7 @@ class EquiJoin:
         """The rows that are not late; a null time is neither early nor late."""
         count = counters.streams[stream]
         count.rows += len(rows)
-        if watermark is None or TIME not in rows.schema.names:
+        if watermark is None or TIME not in rows.schema.names or not len(rows):
             return rows
         times = rows.column(TIME).view(pa.int64())
         in_time = pc.fill_null(pc.greater(times, watermark), True)
