@@ -124,6 +124,8 @@ class Window:
 
     def mark(self, entry: Entry, positions: np.ndarray) -> None:
         """Mark rows by position; marking twice is the same as once."""
+        if not len(positions):
+            return
         marks = self.marks(entry)
         marks[positions] = True
         entry.marked = int(marks.sum())
@@ -131,6 +133,8 @@ class Window:
 
     def let_go(self, entry: Entry, positions: np.ndarray) -> int:
         """Be done with rows by position; how many there were that were not yet gone."""
+        if not len(positions):
+            return 0
         gone, before = self.gone(entry), entry.gone
         gone[positions] = True
         entry.gone = int(gone.sum())
