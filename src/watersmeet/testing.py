@@ -160,6 +160,7 @@ class LocalJoin:
             counters.expired += window.expired
         self.counters.cache_hits += state.cache_counts.hits
         self.counters.cache_misses += state.cache_counts.misses
+        self.counters.owed += len(state.manifest.debts)
         return results
 
     def _advance(self, rows: list[pa.RecordBatch | None]) -> None:

@@ -502,22 +502,25 @@ def test_promises_never_change_the_result() -> None:
         buckets = options.pop("buckets")
         join = Join(history.streams, on="sno", how=history.how, further=options)
         outcome = LocalWay().run(join, batches, buckets=buckets, before=history.before)
-        sides = {
-            name: Stream(
-                pa.concat_tables([_data(batch[name]) for batch in batches]), ["sno"], None, None
-            )
-            for name in "ab"
-        }
-        expected, found = multiset(sql_join(sides, how=history.how)), multiset(outcome.result)
-        if history.streams["b"].arrival:
-            # Nothing says of an arrival's last key that it is over.
-            position = outcome.result.schema.get_field_index("sno")
-            unproven = [row for row in expected - found if row[position] == LAST]
-            for row in unproven:
-                del expected[row]
-        assert found == expected
+        compare(history, batches, outcome.result)
 
     check()
+
+
+def compare(history: History, batches: list[dict[str, pa.Table]], result: pa.Table) -> None:
+    """The result is the oracle's."""
+    sides = {
+        name: Stream(pa.concat_tables([data(batch[name]) for batch in batches]), ["sno"])
+        for name in "ab"
+    }
+    expected, found = multiset(sql_join(sides, how=history.how)), multiset(result)
+    if history.streams["b"].arrival:
+        # Nothing says of an arrival's last key that it is over.
+        position = result.schema.get_field_index("sno")
+        unproven = [row for row in expected - found if row[position] == LAST]
+        for row in unproven:
+            del expected[row]
+    assert found == expected
 
 
 def test_when_all_keys_are_over_nothing_is_stored() -> None:
@@ -537,5 +540,6 @@ def test_when_all_keys_are_over_nothing_is_stored() -> None:
     check()
 
 
-def _data(rows: pa.Table) -> pa.Table:
+def data(rows: pa.Table) -> pa.Table:
+    """The rows that are no punctuations."""
     return rows.filter(pa.compute.invert(rows.column("end")))

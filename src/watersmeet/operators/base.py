@@ -30,13 +30,16 @@ class Counters:
     """What one step did, in all and for each stream.
 
     ``full_results`` is an estimate of what the results would have been had nothing been
-    shed; ``notes`` say what was decided, and why."""
+    shed; ``notes`` say what was decided, and why. ``deferred`` counts the probes of stored
+    segments that were put off, ``owed`` those that are still to be done."""
 
     streams: list[StreamCounters]
     notes: list[str] = field(default_factory=list)
     results: int = 0
     full_results: int = 0
     probes: int = 0
+    deferred: int = 0
+    owed: int = 0
     cache_hits: int = 0
     cache_misses: int = 0
     step_ms: int = 0

@@ -30,7 +30,8 @@ or not stored at all (:mod:`watersmeet.operators.purging`), window or not.
 **What may vary.** How a window is held (:mod:`watersmeet.operators.holding`) and when its
 expired rows leave: *actively*, whenever the watermark moves, or *lazily*, when the window
 is probed, which spares steps and takes memory. Neither changes the result. What does not
-fit into a budget is shed (:mod:`watersmeet.operators.shedding`) or stays on disk.
+fit into a budget is shed (:mod:`watersmeet.operators.shedding`) or stays on disk, and is
+probed at once or, for early results, later (:mod:`watersmeet.operators.overflow`).
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ from watersmeet.operators.closing import split
 from watersmeet.operators.keys import same_keys
 from watersmeet.operators.layout import JoinLayout
 from watersmeet.operators.output import Output, Positions, piece_rows
+from watersmeet.operators.overflow import Overflow
 from watersmeet.operators.pacing import Pacing
 from watersmeet.operators.probe import probe
 from watersmeet.operators.purging import Purging
@@ -54,7 +56,7 @@ from watersmeet.operators.scheduling import by_value, only_one, runs
 from watersmeet.state.bucket import BucketState
 from watersmeet.state.manifest import Entry
 from watersmeet.state.memory import piece_of
-from watersmeet.state.segment import CODE, TIME, Segment, codes_of, times_of
+from watersmeet.state.segment import CODE, TIME, Bools, Segment, codes_of, times_of
 from watersmeet.state.window import Window
 
 #: Later than any time: the watermark at the end of a batch run.
@@ -97,6 +99,7 @@ class EquiJoin:
         previous = state.manifest.watermark
         pacing = Pacing(self.layout, state, counters)
         purging = Purging(self.layout, state, self._output)
+        overflow = self._overflow(state, purging, counters)
         for chunk, alone in only_one(chunks) if self._by_value else ((c, False) for c in chunks):
             taken: list[pa.RecordBatch | None] = []
             for stream, rows in enumerate(chunk):
@@ -109,8 +112,10 @@ class EquiJoin:
                     rows = pacing.let_in(stream, rows)
                 taken.append(rows)
             groups = by_value(taken, purging.awaited) if alone else [taken]
-            yield from counted(self._take(groups, state, purging, counters), counters)
-        yield from counted(purging.finish(counters, paused=pacing.paused), counters)
+            yield from counted(self._take(groups, state, purging, overflow, counters), counters)
+        yield from counted(overflow.finish(watermark, paused=pacing.paused), counters)
+        finished = purging.finish(counters, overflow.settle, paused=pacing.paused)
+        yield from counted(finished, counters)
         if watermark is not None:
             yield from self.advance(watermark, state, counters, pacing)
             state.manifest.watermark = watermark
@@ -121,6 +126,7 @@ class EquiJoin:
         groups: Sequence[Sequence[pa.RecordBatch | None]],
         state: BucketState,
         purging: Purging,
+        overflow: Overflow,
         counters: Counters,
     ) -> Iterator[pa.RecordBatch]:
         """New rows of all streams, in the order of the schedule; punctuations take effect
@@ -128,10 +134,21 @@ class EquiJoin:
         unique = [stream.unique for stream in self.layout.inputs]
         for number, group in enumerate(groups):
             if number:
-                yield from purging.punctuate(counters, paused=False)
+                yield from purging.punctuate(counters, overflow.settle, paused=False)
             for stream, run in runs(group, unique, self.layout.schedule):
                 for part in self._parts(run):
-                    yield from self._arrive(stream, part, state, purging, counters)
+                    yield from self._arrive(stream, part, state, purging, overflow, counters)
+
+    def _overflow(self, state: BucketState, purging: Purging, counters: Counters) -> Overflow:
+        def meet(
+            stream: int, rows: Segment, entries: Sequence[Entry], matched: Bools, met: Bools
+        ) -> Iterator[pa.RecordBatch]:
+            return self._join(stream, rows, entries, matched, met, state, purging, counters)
+
+        def note_matched(stream: int, entry: Entry, positions: Positions) -> None:
+            self._note_matched(stream, state.windows[stream], entry, positions)
+
+        return Overflow(self.layout, state, purging, counters, meet, note_matched)
 
     @property
     def _by_value(self) -> bool:
@@ -214,6 +231,7 @@ class EquiJoin:
         rows: pa.RecordBatch,
         state: BucketState,
         purging: Purging,
+        overflow: Overflow,
         counters: Counters,
     ) -> Iterator[pa.RecordBatch]:
         """New rows of one stream meet what is stored of the other, then are stored."""
@@ -223,16 +241,12 @@ class EquiJoin:
             yield from self._output.alone(stream, unmatchable, np.arange(len(unmatchable)))
         if not len(rows):
             return
-        fresh, window = Segment.of(rows), state.windows[1 - stream]
-        matched = np.zeros(len(fresh), dtype=np.bool_)
-        done = purging.needless(stream, fresh)
-        for entry, mine, theirs in self._meet(stream, fresh, state, counters):
-            pairs = self._holding(stream, fresh.rows, window.open(entry).rows, mine, theirs)
-            yield from self._results(stream, fresh, matched, state, entry, *pairs)
-            if self.layout.inputs[1 - stream].unique:
-                done[mine] = True  # they have met their one
-            if self.layout.inputs[stream].unique and len(theirs):
-                yield from purging.let_go(1 - stream, entry, theirs, counters)
+        fresh = Segment.of(rows)
+        near, far = overflow.split(self._overlapping(stream, fresh, state))
+        matched, done = (np.zeros(len(fresh), dtype=np.bool_) for _ in range(2))
+        yield from self._join(stream, fresh, near, matched, done, state, purging, counters)
+        if not far:
+            done |= purging.needless(stream, fresh)
         if self._done_when_matched[stream]:
             done |= matched
         if self._preserved[stream]:
@@ -242,7 +256,8 @@ class EquiJoin:
         if done.any():
             counters.streams[stream].dropped += int(done.sum())
             fresh, matched = Segment.of(rows.filter(pa.array(~done))), matched[~done]
-        state.windows[stream].add(fresh, matched if self._tracked[stream] else None)
+        entry = state.windows[stream].add(fresh, matched if self._tracked[stream] else None)
+        yield from overflow.note(stream, entry, far)
         if self.layout.budget is not None:
             names = [layout.name for layout in self.layout.inputs]
             shedding.fit(self.layout.budget, state, names)
@@ -260,16 +275,49 @@ class EquiJoin:
             valid = pc.and_(valid, rows.column(name).is_valid())
         return rows.filter(valid), rows.filter(pc.invert(valid))
 
+    def _join(
+        self,
+        stream: int,
+        fresh: Segment,
+        entries: Sequence[Entry],
+        matched: Bools,
+        met: Bools,
+        state: BucketState,
+        purging: Purging,
+        counters: Counters,
+    ) -> Iterator[pa.RecordBatch]:
+        """Fresh rows meet stored ones of the other stream; notes which of them have matched,
+        and which have met their one."""
+        window = state.windows[1 - stream]
+        for entry, mine, theirs in self._meet(stream, fresh, entries, state, counters):
+            pairs = self._holding(stream, fresh.rows, window.open(entry).rows, mine, theirs)
+            yield from self._results(stream, fresh, matched, state, entry, *pairs)
+            if self.layout.inputs[1 - stream].unique:
+                met[mine] = True
+            if self.layout.inputs[stream].unique and len(theirs):
+                yield from purging.let_go(1 - stream, entry, theirs, counters)
+
+    def _overlapping(self, stream: int, fresh: Segment, state: BucketState) -> list[Entry]:
+        """The stored segments of the other stream that are close enough in time."""
+        window = state.windows[1 - stream]
+        before, after = window.length, self.layout.inputs[stream].window
+        earliest = -END_OF_TIME if before is None else fresh.min_time - before
+        latest = END_OF_TIME if after is None else fresh.max_time + after
+        return list(window.overlapping(earliest, latest))
+
     def _meet(
-        self, stream: int, fresh: Segment, state: BucketState, counters: Counters
+        self,
+        stream: int,
+        fresh: Segment,
+        entries: Sequence[Entry],
+        state: BucketState,
+        counters: Counters,
     ) -> Iterator[tuple[Entry, Positions, Positions]]:
         """Positions of fresh rows and of stored ones with equal keys and close in time, in
         pieces."""
         window = state.windows[1 - stream]
         before, after = window.length, self.layout.inputs[stream].window
-        earliest = -END_OF_TIME if before is None else fresh.min_time - before
-        latest = END_OF_TIME if after is None else fresh.max_time + after
-        for entry in list(window.overlapping(earliest, latest)):
+        for entry in entries:
             stored = window.open(entry)
             counters.probes += len(fresh)
             size = piece_rows(fresh.rows, stored.rows, limit=self._piece_limit)
@@ -327,10 +375,15 @@ class EquiJoin:
                 first, rows = theirs[~window.marks(entry)[theirs]], stored.rows
             yield from self._output.alone(0, rows, np.unique(first))
         matched[mine] = True
-        if self._done_when_matched[1 - stream]:
-            window.let_go(entry, theirs)
-        elif self._tracked[1 - stream]:
-            window.mark(entry, theirs)
+        self._note_matched(1 - stream, window, entry, theirs)
+
+    def _note_matched(
+        self, stream: int, window: Window, entry: Entry, positions: Positions
+    ) -> None:
+        if self._done_when_matched[stream]:
+            window.let_go(entry, positions)
+        elif self._tracked[stream]:
+            window.mark(entry, positions)
 
 
 def counted(results: Iterator[pa.RecordBatch], counters: Counters) -> Iterator[pa.RecordBatch]:

@@ -91,7 +91,8 @@ class JoinLayout:
     ``purge_after`` is the number of punctuations after which rows are purged, and
     ``violations`` what happens to rows that they exclude; ``expected[i]`` is what to expect
     of a bucket's window at first; ``budget`` is a bucket's part of what the query may
-    use."""
+    use. ``in_stages``: what is in memory is probed first, what is on disk later; ``timers``:
+    a bucket that holds anything is stepped again when the watermark moves."""
 
     inputs: tuple[InputLayout, ...]
     how: str
@@ -111,6 +112,8 @@ class JoinLayout:
     violations: str
     emit_punctuations: bool
     schedule: Schedule
+    in_stages: bool = False
+    timers: bool = False
 
     @property
     def memory(self) -> int | None:
@@ -182,6 +185,8 @@ def lay_out(
         violations=spec.violations,
         emit_punctuations=spec.emit_punctuations,
         schedule=Schedule(rows="value" if spec.goal == "early" else "sequential"),
+        in_stages=spec.in_stages,
+        timers=spec.timers,
     )
 
 

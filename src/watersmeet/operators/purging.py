@@ -15,7 +15,7 @@ rows that had to meet have met: then no result with such a key can come any more
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +41,10 @@ from watersmeet.state.segment import (
     codes_or_zero,
     concat,
 )
+
+#: Works off what a segment owes, before rows of it are let go. (It is handed in, not kept: a
+#: cycle of references would keep a step's segments open.)
+Settle = Callable[[Entry], Iterator[pa.RecordBatch]]
 
 #: A state that takes this part of its budget is purged.
 _NEARLY = 0.8
@@ -155,7 +159,9 @@ class Purging:
 
     # -- the end of the step --------------------------------------------------------
 
-    def punctuate(self, counters: Counters, *, paused: bool) -> Iterator[pa.RecordBatch]:
+    def punctuate(
+        self, counters: Counters, settle: Settle, *, paused: bool
+    ) -> Iterator[pa.RecordBatch]:
         """Take the punctuations noted so far, all rows that they are about having been taken;
         purge if it is time, hand on what is complete."""
         for stream, closing in enumerate(self._closings):
@@ -166,7 +172,7 @@ class Purging:
                 closing.punctuate(rows, self._layout.key_columns)
         for stream, closing in enumerate(self._closings):
             if closing is not None and closing.count and self._is_time(closing, paused):
-                yield from self._purge(1 - stream, closing, counters)
+                yield from self._purge(1 - stream, closing, counters, settle)
         if self._layout.emit_punctuations:
             yield from self._propagate(counters)
         else:
@@ -174,13 +180,15 @@ class Purging:
                 if closing is not None:
                     closing.waiting = None
 
-    def finish(self, counters: Counters, *, paused: bool) -> Iterator[pa.RecordBatch]:
+    def finish(
+        self, counters: Counters, settle: Settle, *, paused: bool
+    ) -> Iterator[pa.RecordBatch]:
         """Take all that the step has closed, and keep it."""
         for stream, closing in enumerate(self._closings):
             if closing is not None and self._arrived[stream]:
                 arrival = self._layout.inputs[stream].arrival
                 closing.arrived(np.concatenate(self._arrived[stream]), arrival)
-        yield from self.punctuate(counters, paused=paused)
+        yield from self.punctuate(counters, settle, paused=paused)
         self._state.manifest.closings = [
             name
             for closing in self._closings
@@ -196,7 +204,9 @@ class Purging:
         )
         return paused or near or closing.count >= self._layout.purge_after
 
-    def _purge(self, stream: int, closing: Closing, counters: Counters) -> Iterator[pa.RecordBatch]:
+    def _purge(
+        self, stream: int, closing: Closing, counters: Counters, settle: Settle
+    ) -> Iterator[pa.RecordBatch]:
         """Let go of the stream's rows whose key is closed in the other stream."""
         window = self._state.windows[stream]
         unique = self._layout.inputs[stream].unique
@@ -205,6 +215,7 @@ class Purging:
             found = positions(segment, closing, self._layout.key_columns)
             if not len(found):
                 continue
+            yield from settle(entry)
             yield from self.let_go(stream, entry, found, counters)
             if unique:
                 self._complete[stream].append(codes_of(segment.rows)[found])

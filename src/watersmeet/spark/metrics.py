@@ -35,7 +35,8 @@ class StepMetrics:
     how many ``expired``, and ``state_rows``, ``state_bytes`` and ``segments`` at the end,
     of which ``indexed``. ``step_ms`` is the time spent in the operator, summed over the
     buckets. ``full_results`` estimates what the results would have been without shedding.
-    ``notes`` say what the join decided and why, bucket by bucket.
+    ``deferred`` counts the probes of stored segments that were put off, ``owed`` those that
+    are still to be done. ``notes`` say what the join decided and why, bucket by bucket.
     """
 
     batch: int
@@ -45,6 +46,8 @@ class StepMetrics:
     results: int
     full_results: int
     probes: int
+    deferred: int
+    owed: int
     cache_hits: int
     cache_misses: int
     step_ms: int
