@@ -368,6 +368,31 @@ class TestPropagation:
         assert lone.column("k").to_pylist() == ["y"]
         assert join.state_rows() == [0, 0]
 
+    @pytest.mark.parametrize("how", ["right", "full"])
+    def test_it_leaves_after_an_unmatched_row_whose_one_is_too_far_away(
+        self, tmp_path: Path, how: str
+    ) -> None:
+        instant = pa.timestamp("us", "UTC")
+        schema = pa.schema([("k", pa.int64()), ("t", instant), ("end", pa.bool_())])
+        timed = {"time": "t", "delay": "1 hour"}
+        join = LocalJoin(
+            {
+                "a": LocalStream(schema, unique=True, **timed),
+                "b": LocalStream(schema, punctuation=END, **timed),
+            },
+            on="k",
+            within="6 seconds",
+            how=how,
+            goal="memory",
+            emit_punctuations=True,
+            folder=str(tmp_path),
+        )
+        join.batch(b=table(schema, [(1, at(0), False), (1, at(0), True)]))
+        result = join.batch(a=table(schema, [(1, at(9), False)]))
+        lone = [False] * (2 if how == "full" else 1)
+        assert result.column("is_punctuation").to_pylist() == [*lone, True]
+        assert join.state_rows() == [0, 0]
+
     def test_two_joins_in_a_row(self, tmp_path: Path) -> None:
         """The second join's state is purged by what the first hands on."""
         first = joined(tmp_path / "1", emit_punctuations=True)

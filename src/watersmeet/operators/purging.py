@@ -174,7 +174,7 @@ class Purging:
             if closing is not None and closing.count and self._is_time(closing, paused):
                 yield from self._purge(1 - stream, closing, counters, settle)
         if self._layout.emit_punctuations:
-            yield from self._propagate(counters)
+            yield from self._propagate(counters, settle)
         else:
             for closing in self._closings:
                 if closing is not None:
@@ -232,7 +232,7 @@ class Purging:
             yield from self._output.alone(stream, window.open(entry).rows, np.unique(unmatched))
         counters.streams[stream].purged += window.let_go(entry, found)
 
-    def _propagate(self, counters: Counters) -> Iterator[pa.RecordBatch]:
+    def _propagate(self, counters: Counters, settle: Settle) -> Iterator[pa.RecordBatch]:
         """Hand on the punctuations that are complete."""
         for stream, closing in enumerate(self._closings):
             if closing is None or closing.waiting is None:
@@ -241,11 +241,26 @@ class Purging:
             chosen = np.flatnonzero(complete)
             if not len(chosen):
                 continue
+            if self._layout.preserved[stream]:
+                codes = closing.waiting.column(CODE).take(pa.array(chosen)).drop_null()
+                yield from self._conclude(stream, codes.to_numpy(), counters, settle)
             counters.streams[stream].propagated += len(chosen)
             counters.results -= len(chosen)  # they leave among the results, but are none
             yield from self._output.alone(stream, closing.waiting, chosen, punctuation=True)
             rest = closing.waiting.filter(pa.array(~complete))
             closing.waiting = rest if len(rest) else None
+
+    def _conclude(
+        self, stream: int, codes: Ints, counters: Counters, settle: Settle
+    ) -> Iterator[pa.RecordBatch]:
+        """Be done with stored rows of complete keys before their punctuation leaves. There
+        are some if the other stream's one has come, and was too far away in time."""
+        window = self._state.windows[stream]
+        for entry in list(window.entries):
+            found = np.flatnonzero(np.isin(codes_of(window.open(entry).rows), codes))
+            if len(found):
+                yield from settle(entry)
+                yield from self.let_go(stream, entry, found, counters)
 
     def _completed(self, stream: int, closing: Closing, waiting: pa.RecordBatch) -> Bools:
         other = self._closings[1 - stream]
