@@ -187,7 +187,9 @@ def join(
     goal
         ``"throughput"``: rows whose key is over are purged many punctuations at a time;
         ``"memory"``: at once; ``"early"``: at once, and what a punctuation is about is
-        joined first, so that it leaves early.
+        joined first, so that it leaves early. With a memory budget that spills, ``"early"``
+        also joins new rows with what is in memory first, and with what is on disk when no
+        rows come, at the latest when the watermark asks for it. The result is the same.
     violations
         What happens when a stream brings a row that it had promised not to bring:
         ``"fail"``, ``"drop"`` (and count it) or ``"keep"``.

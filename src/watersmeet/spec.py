@@ -192,6 +192,18 @@ class JoinSpec:
         return self.streams[0].streaming
 
     @property
+    def timers(self) -> bool:
+        """Is there a watermark to wait for?"""
+        return self.streaming and any(stream.time for stream in self.streams)
+
+    @property
+    def in_stages(self) -> bool:
+        """Is what is in memory probed first, and what is on disk later?"""
+        if self.budget is None or self.budget.memory is None or len(self.streams) != 2:
+            return False
+        return self.goal == "early" and self.budget.overflow == "spill"
+
+    @property
     def preserved(self) -> tuple[bool, ...]:
         """For each stream: does a row that matches nothing appear in the result?"""
         return preserved_by(self.how, len(self.streams))

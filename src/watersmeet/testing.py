@@ -35,9 +35,9 @@ import pyarrow.compute as pc
 
 from watersmeet import durations
 from watersmeet.errors import StreamNameError, did_you_mean
-from watersmeet.operators.base import Counters
+from watersmeet.operators.base import END_OF_TIME, Counters
 from watersmeet.operators.closing import HIGH, LOW, PUNCTUATION, for_one_bucket
-from watersmeet.operators.equi_join import END_OF_TIME, EquiJoin
+from watersmeet.operators.equi_join import EquiJoin
 from watersmeet.operators.layout import is_exact, key_name, lay_out, stored_names
 from watersmeet.operators.predicate import Predicate
 from watersmeet.operators.scheduling import Schedule
@@ -162,6 +162,7 @@ class LocalJoin:
             counters.expired += window.expired
         self.counters.cache_hits += state.cache_counts.hits
         self.counters.cache_misses += state.cache_counts.misses
+        self.counters.owed += len(state.manifest.debts)
         return results
 
     def _advance(self, rows: list[pa.RecordBatch | None]) -> None:

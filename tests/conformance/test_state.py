@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tests.conformance.join import Join, at
-from tests.conformance.strategies import INSTANT
+from tests.conformance.strategies import INSTANT, LESS
 from watersmeet.spec import JOIN_TYPES
 from watersmeet.testing import LocalJoin, LocalStream
 
@@ -63,6 +63,18 @@ def test_the_state_is_bounded_by_the_window(tmp_path: Path, how: str) -> None:
         assert segments(run) <= 2 * (8 + 3 + 2 * 3)
         assert store_values(run) <= segments(run) + 1
         assert len(list(tmp_path.iterdir())) == segments(run)
+
+
+@pytest.mark.parametrize("how", JOIN_TYPES)
+def test_rows_that_meet_and_do_not_match_leave_nothing_behind(tmp_path: Path, how: str) -> None:
+    schema = pa.schema([*SCHEMA, ("n", pa.int64())])
+    stream = LocalStream(schema, time="t", delay=timedelta(0))
+    within = timedelta(seconds=3)
+    join = Join({"a": stream, "b": stream}, on="k", within=within, how=how, where=LESS)
+    run = local(join, tmp_path)
+    for second in range(40):
+        run.batch(**join.batch(a=[(1, at(second), 5)], b=[(1, at(second), 0)]))
+        assert store_values(run) <= segments(run) + 1
 
 
 @pytest.mark.parametrize(("within", "delay"), [(0, 10), (1, 30), (0.001, 5)])

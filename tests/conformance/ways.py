@@ -8,13 +8,14 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
 
 from tests.conformance.join import Batch, Join
+from watersmeet.operators.base import Counters
 from watersmeet.state.store import MemoryStore
 from watersmeet.testing import LocalJoin
 
@@ -31,10 +32,12 @@ class Disturbance(enum.Enum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came out: a table for each batch, and the late rows by batch and stream."""
+    """What came out: a table for each batch, and the late rows by batch and stream; of a
+    local run, all that was counted."""
 
     results: list[pa.Table]
     late: list[dict[str, int]]
+    counters: list[Counters] = field(default_factory=list)
 
     @property
     def result(self) -> pa.Table:
@@ -66,19 +69,20 @@ class LocalWay:
         buckets: int = 1,
         before: Mapping[int, Disturbance] | None = None,
     ) -> Outcome:
-        results, late = [], []
+        results, late, counters = [], [], []
         with tempfile.TemporaryDirectory() as folder:
             local = LocalJoin(join.streams, buckets=buckets, folder=folder, **join.options)
             for number, batch in enumerate(batches):
                 local = _disturbed(local, join, batch, (before or {}).get(number))
                 results.append(local.batch(**batch))
+                counters.append(local.counters)
                 late.append(
                     {
-                        name: counters.late
-                        for name, counters in zip(join.streams, local.counters.streams, strict=True)
+                        name: count.late
+                        for name, count in zip(join.streams, local.counters.streams, strict=True)
                     }
                 )
-        return Outcome(results, late)
+        return Outcome(results, late, counters)
 
 
 def restarted(local: LocalJoin, join: Join, folder: str | None = None) -> LocalJoin:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.conformance.join import Join, table
+from tests.conformance.join import Join, at, table
 from tests.conformance.strategies import examples
 from tests.conformance.ways import Disturbance, LocalWay
 from tests.oracle import Stream, sql_join
@@ -183,6 +183,17 @@ class TestPunctuations:
         assert result.column("sno").to_pylist() == [77]
         assert result.column("is_punctuation").to_pylist() == [True]
 
+    def test_a_batch_of_nothing_but_punctuations_under_a_watermark(self, tmp_path: Path) -> None:
+        instant = pa.timestamp("us", "UTC")
+        schema = pa.schema([("k", pa.int64()), ("t", instant), ("end", pa.bool_())])
+        stream = LocalStream(schema, time="t", delay="0 seconds", punctuation=END)
+        join = LocalJoin({"a": stream, "b": stream}, on="k", goal="memory", folder=str(tmp_path))
+        for second in (1, 2):
+            join.batch(**dict.fromkeys("ab", table(schema, [(second, at(second), False)])))
+        assert join.watermark is not None
+        join.batch(a=table(schema, [(2, at(3), True)]))
+        assert join.state_rows() == [2, 1]
+
     def test_null_keys_are_never_unique_nor_closed(self, tmp_path: Path) -> None:
         join = joined(tmp_path)
         for _ in range(2):
@@ -219,6 +230,38 @@ class TestViolations:
         keep.batch(news=news(1, 1), access=access(("end", 2)))
         assert len(keep.batch(access=access(1, 2, 2))) == 2
         assert keep.counters.streams[1].violations == 2
+
+    @pytest.mark.parametrize("violations", ["drop", "keep"])
+    def test_a_key_that_is_over_does_not_hide_one_that_comes_twice(
+        self, tmp_path: Path, violations: str
+    ) -> None:
+        both = {"unique": True, "punctuation": END}
+        join = joined(tmp_path, news={}, access=both, violations=violations, unbounded=True)
+        join.batch(access=access(1, ("end", 2)))
+        join.batch(access=access(2, 1, 3, 3, 2, None, None))
+        assert join.counters.streams[1].violations == 4
+        result = join.batch(news=news(1, 2, 3))
+        kept = {"drop": [(1, "ip 0"), (3, "ip 2")]}
+        kept["keep"] = sorted([*kept["drop"], (1, "ip 1"), (2, "ip 0"), (2, "ip 4"), (3, "ip 3")])
+        assert pairs(result) == kept[violations]
+
+    @pytest.mark.parametrize(
+        ("numbers", "key", "promise"),
+        [
+            ((3, 2, 3), 2, "a punctuation or arrival='clustered' has closed it"),
+            ((3, 3, 2), 3, "unique=True says that a key comes once"),
+        ],
+    )
+    def test_of_two_broken_promises_the_first_row_s_is_named(
+        self, tmp_path: Path, numbers: tuple[int, ...], key: int, promise: str
+    ) -> None:
+        all_three = {"unique": True, "arrival": "clustered", "punctuation": END}
+        join = joined(tmp_path, news={}, access=all_three, unbounded=True)
+        join.batch(access=access(1, ("end", 2)))
+        with pytest.raises(ViolationError) as raised:
+            join.batch(access=access(*numbers))
+        assert "brought 2 row(s)" in str(raised.value)
+        assert f"the key {key}: {promise}." in str(raised.value)
 
 
 class TestPurging:
@@ -323,6 +366,31 @@ class TestPropagation:
         join.batch(b=rows(("y", True)))
         lone = join.batch(a=rows(("y", False)))
         assert lone.column("k").to_pylist() == ["y"]
+        assert join.state_rows() == [0, 0]
+
+    @pytest.mark.parametrize("how", ["right", "full"])
+    def test_it_leaves_after_an_unmatched_row_whose_one_is_too_far_away(
+        self, tmp_path: Path, how: str
+    ) -> None:
+        instant = pa.timestamp("us", "UTC")
+        schema = pa.schema([("k", pa.int64()), ("t", instant), ("end", pa.bool_())])
+        timed = {"time": "t", "delay": "1 hour"}
+        join = LocalJoin(
+            {
+                "a": LocalStream(schema, unique=True, **timed),
+                "b": LocalStream(schema, punctuation=END, **timed),
+            },
+            on="k",
+            within="6 seconds",
+            how=how,
+            goal="memory",
+            emit_punctuations=True,
+            folder=str(tmp_path),
+        )
+        join.batch(b=table(schema, [(1, at(0), False), (1, at(0), True)]))
+        result = join.batch(a=table(schema, [(1, at(9), False)]))
+        lone = [False] * (2 if how == "full" else 1)
+        assert result.column("is_punctuation").to_pylist() == [*lone, True]
         assert join.state_rows() == [0, 0]
 
     def test_two_joins_in_a_row(self, tmp_path: Path) -> None:
@@ -459,22 +527,25 @@ def test_promises_never_change_the_result() -> None:
         buckets = options.pop("buckets")
         join = Join(history.streams, on="sno", how=history.how, further=options)
         outcome = LocalWay().run(join, batches, buckets=buckets, before=history.before)
-        sides = {
-            name: Stream(
-                pa.concat_tables([_data(batch[name]) for batch in batches]), ["sno"], None, None
-            )
-            for name in "ab"
-        }
-        expected, found = multiset(sql_join(sides, how=history.how)), multiset(outcome.result)
-        if history.streams["b"].arrival:
-            # Nothing says of an arrival's last key that it is over.
-            position = outcome.result.schema.get_field_index("sno")
-            unproven = [row for row in expected - found if row[position] == LAST]
-            for row in unproven:
-                del expected[row]
-        assert found == expected
+        compare(history, batches, outcome.result)
 
     check()
+
+
+def compare(history: History, batches: list[dict[str, pa.Table]], result: pa.Table) -> None:
+    """The result is the oracle's."""
+    sides = {
+        name: Stream(pa.concat_tables([data(batch[name]) for batch in batches]), ["sno"])
+        for name in "ab"
+    }
+    expected, found = multiset(sql_join(sides, how=history.how)), multiset(result)
+    if history.streams["b"].arrival:
+        # Nothing says of an arrival's last key that it is over.
+        position = result.schema.get_field_index("sno")
+        unproven = [row for row in expected - found if row[position] == LAST]
+        for row in unproven:
+            del expected[row]
+    assert found == expected
 
 
 def test_when_all_keys_are_over_nothing_is_stored() -> None:
@@ -494,5 +565,6 @@ def test_when_all_keys_are_over_nothing_is_stored() -> None:
     check()
 
 
-def _data(rows: pa.Table) -> pa.Table:
+def data(rows: pa.Table) -> pa.Table:
+    """The rows that are no punctuations."""
     return rows.filter(pa.compute.invert(rows.column("end")))

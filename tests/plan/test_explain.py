@@ -245,6 +245,17 @@ def test_a_fixed_choice_is_shown_as_asked_for() -> None:
     assert "expired rows leave when their window is probed" in lazy
 
 
+def test_a_budget_and_early_results_say_what_comes_first() -> None:
+    spill = Budget(memory="2 GB")
+    assert (
+        "answers from memory first; what is on disk is probed when no rows come, or the watermark "
+        "asks for it; nothing is lost"
+    ) in explained(budget=spill, goal="early")
+    assert "answers from memory" not in explained(
+        budget=replace(spill, overflow="fail"), goal="early"
+    )
+
+
 def test_a_budget_says_what_it_costs() -> None:
     spill = explained(budget=Budget(memory="2 GB"))
     assert "memory: 2 GB, 250 MB for each bucket" in spill

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 import watersmeet as wm
 from tests.oracle import Stream, assert_same_rows, sql_join
-from tests.spark.streams import read, result, start, write
+from tests.spark.streams import (
+    CLOSING,
+    SECOND,
+    events,
+    read,
+    result,
+    start,
+    without_end,
+    write,
+)
 
 pytestmark = pytest.mark.spark
 
@@ -136,3 +148,60 @@ def test_a_condition_that_is_none_is_refused_at_once(
     df = read(spark, tmp_path / "access")
     with pytest.raises(wm.errors.PunctuationError, match=message):
         wm.stream(df, "access", punctuation=wm.Punctuation(when=when))
+
+
+class TestInStages:
+    """A budget far too small, and goal="early": what is on disk is probed later."""
+
+    BATCHES: ClassVar = {
+        "views": events(1, key="ad", time="viewed", value="view", batches=6),
+        "clicks": events(2, key="ad", time="clicked", value="click", batches=6),
+    }
+    TIMES: ClassVar = {"views": "viewed", "clicks": "clicked"}
+
+    def joined(self, spark: SparkSession, folder: Path, how: str) -> DataFrame:
+        streams = [
+            wm.stream(
+                read(spark, write(folder / name, batches)),
+                name,
+                time=self.TIMES[name],
+                delay="2 minutes",
+            )
+            for name, batches in self.BATCHES.items()
+        ]
+        budget = wm.Budget(memory="8 kB")
+        return wm.join(streams, on="ad", within="90 seconds", how=how, goal="early", budget=budget)
+
+    def expected(self, how: str) -> pa.Table:
+        rows = {name: without_end(batches, "ad") for name, batches in self.BATCHES.items()}
+        window = 90 * SECOND
+        return sql_join(
+            {name: Stream(rows[name], ["ad"], time, window) for name, time in self.TIMES.items()},
+            how=how,
+        )
+
+    @pytest.mark.parametrize("how", ["inner", "full"])
+    def test_nothing_is_lost_by_what_is_put_off(
+        self, spark: SparkSession, tmp_path: Path, how: str
+    ) -> None:
+        query = start(self.joined(spark, tmp_path, how))
+        found = result(spark, query)
+        data = found.filter(pc.fill_null(pc.less(found.column("ad"), CLOSING), True))
+        assert_same_rows(data, self.expected(how))
+        records = wm.metrics(query)
+        assert sum(record.deferred for record in records) > 0
+        assert max(record.owed for record in records) > 0
+        assert records[-1].owed == 0
+
+    def test_what_was_put_off_is_not_late_for_an_aggregation(
+        self, spark: SparkSession, tmp_path: Path
+    ) -> None:
+        joined = self.joined(spark, tmp_path, "inner")
+        counts = joined.groupBy(F.window("event_time", "30 seconds")).count()
+        query = start(counts.select(F.col("window.start").alias("at"), "count"))
+        found = result(spark, query)
+        assert max(record.owed for record in wm.metrics(query)) > 0
+        instants = self.expected("inner").column("event_time").cast(pa.int64()).to_pylist()
+        expected = Counter(instant // (30 * SECOND) * 30 * SECOND for instant in instants)
+        starts = found.column("at").cast(pa.int64()).to_pylist()
+        assert dict(zip(starts, found.column("count").to_pylist(), strict=True)) == expected

@@ -1,8 +1,11 @@
-"""What all operators share: the counters of a step."""
+"""What all operators share: the counters of a step, and the end of time."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+
+#: Later than any time: the watermark at the end of a batch run.
+END_OF_TIME = 2**62
 
 
 @dataclass
@@ -40,7 +43,8 @@ class Counters:
 
     ``full_results`` is an estimate of what the results would have been had nothing been
     shed; ``capped`` counts new rows whose results were cut short; ``notes`` say what was
-    decided, and why."""
+    decided, and why. ``deferred`` counts the probes of stored segments that were put off,
+    ``owed`` those that are still to be done."""
 
     streams: list[StreamCounters]
     notes: list[str] = field(default_factory=list)
@@ -49,6 +53,8 @@ class Counters:
     full_results: int = 0
     capped: int = 0
     probes: int = 0
+    deferred: int = 0
+    owed: int = 0
     cache_hits: int = 0
     cache_misses: int = 0
     step_ms: int = 0

@@ -31,7 +31,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.operators import sequence
-from watersmeet.operators.base import Counters
+from watersmeet.operators.base import END_OF_TIME, Counters
 from watersmeet.operators.fanout import FanOut
 from watersmeet.operators.keys import same_keys
 from watersmeet.operators.layout import JoinLayout
@@ -42,7 +42,6 @@ from watersmeet.state.manifest import Entry
 from watersmeet.state.segment import Index, Ints, Segment, sort_order
 from watersmeet.state.window import Window
 
-_FOR_EVER = 2**62
 _ALL = 2**62
 #: Matches are gathered for so many pieces of results at a time.
 _PIECES_GATHERED = 8
@@ -95,46 +94,38 @@ class Partial:
 
 
 class Combining:
-    """Makes the combinations of a join of three and more streams."""
+    """Makes the combinations of a join of three and more streams; lives for a step."""
 
-    def __init__(self, layout: JoinLayout, output: Output) -> None:
+    def __init__(
+        self, layout: JoinLayout, output: Output, state: BucketState, counters: Counters
+    ) -> None:
         self._layout = layout
         self._output = output
+        self._state = state
+        self._counters = counters
         self._windows = [stream.window for stream in layout.inputs]
         #: In a left join, every stream is matched with this one.
         self._through = 0 if layout.how == "left" else None
 
-    def results(
-        self, driver: int, fresh: Segment, state: BucketState, counters: Counters
-    ) -> Iterator[pa.RecordBatch]:
+    def results(self, driver: int, fresh: Segment) -> Iterator[pa.RecordBatch]:
         """The results that new rows of one stream make."""
-        flow, lookers = state.manifest.flows[driver], fresh.index
-        others = [window for stream, window in enumerate(state.windows) if stream != driver]
-        if sequence.is_due(flow) and all(window.entries for window in others):
-            flow.sample_meeting(self._meeting(driver, lookers, state))
-            names = [stream.name for stream in self._layout.inputs]
-            counters.notes += sequence.reconsider(driver, flow, names, through=self._through)
-        order = flow.sequence or self._layout.sequences[driver]
-        finds, complete = self._look(driver, lookers, state, order, counters)
-        fanout = FanOut(self._layout, driver, fresh, counters)
+        lookers = fresh.index
+        finds, complete = self._look(driver, lookers)
+        fanout = FanOut(self._layout, driver, fresh, self._counters)
         for matches, partial in self._gathered(driver, fresh, finds, complete):
             for whole in self._expand(matches, partial, lookers, fanout):
                 sides = self._sides(driver, fresh, matches, whole)
                 yield from self._output.rows(fanout.admitted(self._holding(sides), driver))
         fanout.finish()
 
-    def incomplete(
-        self, rows: pa.RecordBatch, state: BucketState, counters: Counters
-    ) -> Iterator[pa.RecordBatch]:
+    def incomplete(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """A left join's results for rows of the first stream that have waited long enough:
         those that lack a match in some stream, with each combination of what they have."""
         fresh = Segment.of(rows)
         lookers = fresh.index
         every = Searchers(lookers.codes, lookers.times, None)
         finds = [
-            self._find(0, stream, every, len(fresh), window, counters)
-            for stream, window in enumerate(state.windows)
-            if stream
+            self._find(0, stream, every, len(fresh)) for stream in range(1, len(self._windows))
         ]
         has = np.stack([find.counts > 0 for find in finds])
         patterns, group = np.unique(has, axis=1, return_inverse=True)
@@ -151,48 +142,58 @@ class Combining:
     # New rows are known by their number in the order of the keys: so what they search
     # for is in order too.
 
-    def _look(
-        self,
-        driver: int,
-        lookers: Index,
-        state: BucketState,
-        order: Sequence[int],
-        counters: Counters,
-    ) -> tuple[list[Finds], Ints]:
+    def _look(self, driver: int, lookers: Index) -> tuple[list[Finds], Ints]:
         """What new rows find in the other windows, and which of them find something in all."""
+        count = len(lookers.codes)
         every = Searchers(lookers.codes, lookers.times, None)
-        alive, finds = np.arange(len(lookers.codes)), []
-        for stream in order:
-            looking = every if len(alive) == len(lookers.codes) else every.only(alive)
-            window = state.windows[stream]
-            found = self._find(driver, stream, looking, len(lookers.codes), window, counters)
+        alive, finds = np.arange(count), []
+        for stream in self._sequence(driver, lookers):
+            looking = every if len(alive) == count else every.only(alive)
+            found = self._find(driver, stream, looking, count)
             finds.append(found)
             alive = alive[found.counts[alive] > 0]
             if not len(alive):
                 break
         return finds, alive
 
-    def _find(
-        self,
-        driver: int,
-        stream: int,
-        looking: Searchers,
-        count: int,
-        window: Window,
-        counters: Counters,
-    ) -> Finds:
+    def _sequence(self, driver: int, lookers: Index) -> Sequence[int]:
+        """In which order to look into the other windows; measured now and then."""
+        flow = self._state.manifest.flows[driver]
+        stored = [bool(window.entries) for window in self._state.windows]
+        if sequence.is_due(flow) and all(stored[:driver] + stored[driver + 1 :]):
+            flow.sample_meeting(self._meeting(driver, lookers))
+            names = [stream.name for stream in self._layout.inputs]
+            notes = sequence.reconsider(driver, flow, names, through=self._through)
+            self._counters.notes += notes
+        return flow.sequence or self._layout.sequences[driver]
+
+    def _meeting(self, driver: int, lookers: Index) -> list[float]:
+        """The share of new rows that meet something of each stream, from a sample of them."""
+        count = len(lookers.codes)
+        chosen = np.arange(0, count, max(1, count // sequence.SAMPLE))
+        sample = Searchers(lookers.codes[chosen], lookers.times[chosen], None)
+        found = [
+            np.ones(1)
+            if stream == driver
+            else self._find(driver, stream, sample, len(chosen)).counts > 0
+            for stream in range(len(self._windows))
+        ]
+        return [float(some.mean()) for some in found]
+
+    def _find(self, driver: int, stream: int, looking: Searchers, count: int) -> Finds:
         """What some of ``count`` new rows find in one window."""
+        window = self._state.windows[stream]
         before, after = self._reach(driver, stream)
         counts = np.zeros(count, dtype=np.int64)
         parts: list[Find] = []
         if not len(looking.codes):
             return Finds(stream, window, parts, counts)
-        earliest = -_FOR_EVER if before is None else int(looking.times.min()) - before
-        latest = _FOR_EVER if after is None else int(looking.times.max()) + after
+        earliest = -END_OF_TIME if before is None else int(looking.times.min()) - before
+        latest = END_OF_TIME if after is None else int(looking.times.max()) + after
         for entry in window.overlapping(earliest, latest):
             stored = window.open(entry)
             ranges, index = find(looking, stored, before, after)
-            counters.probes += len(looking.codes)
+            self._counters.probes += len(looking.codes)
             if not len(ranges.low):
                 continue
             rows = np.asarray(ranges.searchers, dtype=np.int64)
@@ -210,21 +211,6 @@ class Combining:
             return other, own
         by = self._windows[self._through] or 0
         return other + by, own + by
-
-    def _meeting(self, driver: int, lookers: Index, state: BucketState) -> list[float]:
-        """The share of new rows that meet something of each stream, from a sample of them."""
-        count = len(lookers.codes)
-        chosen = np.arange(0, count, max(1, count // sequence.SAMPLE))
-        sample = Searchers(lookers.codes[chosen], lookers.times[chosen], None)
-        aside = Counters.zero(len(state.windows))
-        shares = []
-        for stream, window in enumerate(state.windows):
-            if stream == driver:
-                shares.append(1.0)
-            else:
-                found = self._find(driver, stream, sample, len(chosen), window, aside)
-                shares.append(float((found.counts > 0).mean()))
-        return shares
 
     # -- gathering ------------------------------------------------------------------
 
@@ -355,12 +341,9 @@ class Combining:
 
     def _holding(self, sides: dict[int, Side]) -> dict[int, Side]:
         """Of combinations with equal keys, those for which the predicate holds."""
-        predicate = self._layout.predicate
-        if predicate is None:
+        holds = self._layout.holds(sides)
+        if holds is None:
             return sides
-        holds = predicate.mask(
-            [self._layout.inputs[i].read_at(*sides[i], name) for i, name in predicate.columns]
-        )
         return {stream: (rows, at[holds]) for stream, (rows, at) in sides.items()}
 
 

@@ -33,37 +33,45 @@ or not stored at all (:mod:`watersmeet.operators.purging`), window or not.
 **What may vary.** How a window is held (:mod:`watersmeet.operators.holding`) and when its
 expired rows leave: *actively*, whenever the watermark moves, or *lazily*, when the window
 is probed, which spares steps and takes memory. Neither changes the result. What does not
-fit into a budget is shed (:mod:`watersmeet.operators.shedding`) or stays on disk.
+fit into a budget is shed (:mod:`watersmeet.operators.shedding`) or stays on disk, and is
+probed at once or, for early results, later (:mod:`watersmeet.operators.overflow`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.operators import shedding
-from watersmeet.operators.base import Counters
+from watersmeet.operators.base import END_OF_TIME, Counters
 from watersmeet.operators.closing import split
 from watersmeet.operators.combining import Combining
 from watersmeet.operators.drivers import driven
-from watersmeet.operators.fanout import FanOut
-from watersmeet.operators.keys import same_keys
 from watersmeet.operators.layout import JoinLayout
-from watersmeet.operators.output import Output, Positions, piece_rows
+from watersmeet.operators.output import Output
+from watersmeet.operators.overflow import Overflow
 from watersmeet.operators.pacing import Pacing
-from watersmeet.operators.probe import probe
+from watersmeet.operators.pairing import Pairing
 from watersmeet.operators.purging import Purging
 from watersmeet.operators.scheduling import STREAM_ORDERS, by_value, only_one, runs
 from watersmeet.state.bucket import BucketState
-from watersmeet.state.manifest import Entry
 from watersmeet.state.segment import CODE, TIME, Segment, codes_of, times_of
 from watersmeet.state.window import Window
 
-#: Later than any time: the watermark at the end of a batch run.
-END_OF_TIME = 2**62
+
+@dataclass(frozen=True)
+class Step:
+    """What the parts of one step share."""
+
+    state: BucketState
+    counters: Counters
+    purging: Purging
+    pairing: Pairing
+    overflow: Overflow
 
 
 class EquiJoin:
@@ -71,19 +79,9 @@ class EquiJoin:
 
     def __init__(self, layout: JoinLayout) -> None:
         self.layout = layout
-        how = layout.how
-        #: Do pairs appear in the result, or only rows of the first stream?
-        self._pairs = how not in ("semi", "anti")
         #: Does an unmatched row of stream i appear in the result?
         self._preserved = layout.preserved
-        #: Is a row of stream i done with when it has matched? Not if its key is unique: it
-        #: stays, to tell later rows of the other stream that they need not wait.
-        self._done_when_matched = (not self._pairs and not layout.inputs[0].unique, False)
-        #: Must a stored row of one of two streams know whether it has matched?
-        self._tracked = (self._preserved[0] or not self._pairs, self._preserved[1])
         self._output = Output(layout)
-        #: How combinations of more than two streams are made.
-        self._combining = Combining(layout, self._output) if len(layout.inputs) > 2 else None
 
     @property
     def lengths(self) -> list[int | None]:
@@ -105,6 +103,9 @@ class EquiJoin:
         previous = state.manifest.watermark
         pacing = Pacing(self.layout, state, counters)
         purging = Purging(self.layout, state, self._output)
+        pairing = Pairing(self.layout, self._output, state, purging, counters)
+        overflow = Overflow(self.layout, state, purging, pairing, counters)
+        step = Step(state, counters, purging, pairing, overflow)
         for chunk, alone in only_one(chunks) if self._by_value else ((c, False) for c in chunks):
             taken: list[pa.RecordBatch | None] = []
             for stream, rows in enumerate(chunk):
@@ -117,28 +118,27 @@ class EquiJoin:
                     rows = pacing.let_in(stream, rows)
                 taken.append(rows)
             groups = by_value(taken, purging.awaited) if alone else [taken]
-            yield from counted(self._take(groups, state, purging, counters), counters)
-        yield from counted(purging.finish(counters, paused=pacing.paused), counters)
+            yield from counted(self._take(groups, step), counters)
+        yield from counted(overflow.finish(watermark, paused=pacing.paused), counters)
+        finished = purging.finish(counters, overflow.settle, paused=pacing.paused)
+        yield from counted(finished, counters)
         if watermark is not None:
             yield from self.advance(watermark, state, counters, pacing)
             state.manifest.watermark = watermark
         pacing.learn()
 
     def _take(
-        self,
-        groups: Sequence[Sequence[pa.RecordBatch | None]],
-        state: BucketState,
-        purging: Purging,
-        counters: Counters,
+        self, groups: Sequence[Sequence[pa.RecordBatch | None]], step: Step
     ) -> Iterator[pa.RecordBatch]:
         """New rows of all streams, in the order of the schedule; punctuations take effect
         between groups."""
         for number, group in enumerate(groups):
             if number:
-                yield from purging.punctuate(counters, paused=False)
-            for stream, run in self._runs(group, state):
+                settle = step.overflow.settle
+                yield from step.purging.punctuate(step.counters, settle, paused=False)
+            for stream, run in self._runs(group, step.state):
                 for part in self._parts(run):
-                    yield from self._arrive(stream, part, state, purging, counters)
+                    yield from self._arrive(stream, part, step)
 
     def _runs(
         self, rows: Sequence[pa.RecordBatch | None], state: BucketState
@@ -215,11 +215,11 @@ class EquiJoin:
             due = (times <= until) & ~window.marks(entry) & ~window.gone(entry)
             if since is not None:
                 due &= times > since
-            if self._combining is None:
+            if len(self.layout.inputs) == 2:
                 yield from self._output.alone(stream, segment.rows, np.flatnonzero(due))
             elif due.any():
-                rows = segment.rows.filter(pa.array(due))
-                yield from self._combining.incomplete(rows, state, counters)
+                combining = Combining(self.layout, self._output, state, counters)
+                yield from combining.incomplete(segment.rows.filter(pa.array(due)))
 
     def _in_time(
         self, stream: int, rows: pa.RecordBatch, watermark: int | None, counters: Counters
@@ -227,7 +227,7 @@ class EquiJoin:
         """The rows that are not late; a null time is neither early nor late."""
         count = counters.streams[stream]
         count.rows += len(rows)
-        if watermark is None or TIME not in rows.schema.names:
+        if watermark is None or TIME not in rows.schema.names or not len(rows):
             return rows
         times = rows.column(TIME).view(pa.int64())
         in_time = pc.fill_null(pc.greater(times, watermark), True)
@@ -235,65 +235,45 @@ class EquiJoin:
         count.late += late
         return rows.filter(in_time) if late else rows
 
-    def _arrive(
-        self,
-        stream: int,
-        rows: pa.RecordBatch,
-        state: BucketState,
-        purging: Purging,
-        counters: Counters,
-    ) -> Iterator[pa.RecordBatch]:
+    def _arrive(self, stream: int, rows: pa.RecordBatch, step: Step) -> Iterator[pa.RecordBatch]:
         """New rows of one stream meet what is stored of the others, then are stored."""
         rows, unmatchable = self._sift(rows)
-        counters.streams[stream].unmatchable += len(unmatchable)
+        step.counters.streams[stream].unmatchable += len(unmatchable)
         if self._preserved[stream]:
             yield from self._output.alone(stream, unmatchable, np.arange(len(unmatchable)))
         if not len(rows):
             return
-        state.manifest.flows[stream].sample_keys(codes_of(rows))
+        step.state.manifest.flows[stream].sample_keys(codes_of(rows))
         fresh = Segment.of(rows)
-        if self._combining is None:
-            yield from self._pair(stream, fresh, state, purging, counters)
+        if len(self.layout.inputs) == 2:
+            yield from self._pair(stream, fresh, step)
         else:
-            yield from self._combining.results(stream, fresh, state, counters)
-            state.windows[stream].add(fresh)
+            combining = Combining(self.layout, self._output, step.state, step.counters)
+            yield from combining.results(stream, fresh)
+            step.state.windows[stream].add(fresh)
         if self.layout.budget is not None:
             names = [layout.name for layout in self.layout.inputs]
-            shedding.fit(self.layout.budget, state, names)
+            shedding.fit(self.layout.budget, step.state, names)
 
-    def _pair(
-        self,
-        stream: int,
-        fresh: Segment,
-        state: BucketState,
-        purging: Purging,
-        counters: Counters,
-    ) -> Iterator[pa.RecordBatch]:
+    def _pair(self, stream: int, fresh: Segment, step: Step) -> Iterator[pa.RecordBatch]:
         """New rows of one of two streams meet what is stored of the other, then are stored."""
-        window = state.windows[1 - stream]
-        matched = np.zeros(len(fresh), dtype=np.bool_)
-        done = purging.needless(stream, fresh)
-        fanout = FanOut(self.layout, stream, fresh, counters)
-        for entry, mine, theirs in self._meet(stream, fresh, state, counters):
-            pairs = self._holding(stream, fresh.rows, window.open(entry).rows, mine, theirs)
-            if self._pairs:
-                admitted = fanout.admit(pairs[0])
-                pairs = pairs if admitted is None else (pairs[0][admitted], pairs[1][admitted])
-            yield from self._results(stream, fresh, matched, state, entry, *pairs)
-            if self.layout.inputs[1 - stream].unique:
-                done[mine] = True  # they have met their one
-            if self.layout.inputs[stream].unique and len(theirs):
-                yield from purging.let_go(1 - stream, entry, theirs, counters)
-        if self._done_when_matched[stream]:
+        pairing = step.pairing
+        near, far = step.overflow.split(pairing.overlapping(stream, fresh))
+        matched, done = (np.zeros(len(fresh), dtype=np.bool_) for _ in range(2))
+        yield from pairing.results(stream, fresh, near, matched, done)
+        if not far:
+            done |= step.purging.needless(stream, fresh)
+        if pairing.done_when_matched[stream]:
             done |= matched
         if self._preserved[stream]:
             unmatched = np.flatnonzero(done & ~matched)
             yield from self._output.alone(stream, fresh.rows, unmatched)
-        fanout.finish()
         if done.any():
-            counters.streams[stream].dropped += int(done.sum())
+            step.counters.streams[stream].dropped += int(done.sum())
             fresh, matched = Segment.of(fresh.rows.filter(pa.array(~done))), matched[~done]
-        state.windows[stream].add(fresh, matched if self._tracked[stream] else None)
+        marks = matched if pairing.tracked[stream] else None
+        entry = step.state.windows[stream].add(fresh, marks)
+        yield from step.overflow.note(stream, entry, far)
 
     def _sift(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """Rows that can match, and rows that cannot: with a null key, or, where there
@@ -307,74 +287,6 @@ class EquiJoin:
         for name in needed[1:]:
             valid = pc.and_(valid, rows.column(name).is_valid())
         return rows.filter(valid), rows.filter(pc.invert(valid))
-
-    def _meet(
-        self, stream: int, fresh: Segment, state: BucketState, counters: Counters
-    ) -> Iterator[tuple[Entry, Positions, Positions]]:
-        """Positions of fresh rows and of stored ones with equal keys and close in time, in
-        pieces."""
-        window = state.windows[1 - stream]
-        before, after = (self.layout.inputs[side].window for side in (1 - stream, stream))
-        earliest = -END_OF_TIME if before is None else fresh.min_time - before
-        latest = END_OF_TIME if after is None else fresh.max_time + after
-        for entry in list(window.overlapping(earliest, latest)):
-            stored = window.open(entry)
-            counters.probes += len(fresh)
-            size = piece_rows(fresh.rows, stored.rows, limit=self.layout.piece)
-            for mine, theirs in probe(fresh, stored, before, after).pieces(size):
-                if entry.gone:
-                    there = ~window.gone(entry)[theirs]
-                    mine, theirs = mine[there], theirs[there]
-                if not self.layout.exact:
-                    equal = same_keys(self.layout, fresh.rows, stored.rows, mine, theirs)
-                    mine, theirs = mine[equal], theirs[equal]
-                yield entry, mine, theirs
-
-    def _holding(
-        self,
-        stream: int,
-        fresh: pa.RecordBatch,
-        stored: pa.RecordBatch,
-        mine: Positions,
-        theirs: Positions,
-    ) -> tuple[Positions, Positions]:
-        """Of pairs with equal keys, those for which the predicate holds."""
-        predicate = self.layout.predicate
-        if predicate is None or not len(mine):
-            return mine, theirs
-        sides = {stream: (fresh, mine), 1 - stream: (stored, theirs)}
-        holds = predicate.mask(
-            [self.layout.inputs[i].read_at(*sides[i], name) for i, name in predicate.columns]
-        )
-        return mine[holds], theirs[holds]
-
-    def _results(
-        self,
-        stream: int,
-        fresh: Segment,
-        matched: np.ndarray,
-        state: BucketState,
-        entry: Entry,
-        mine: Positions,
-        theirs: Positions,
-    ) -> Iterator[pa.RecordBatch]:
-        """What a piece of matching pairs adds to the result; notes what it matched."""
-        window = state.windows[1 - stream]
-        stored = window.open(entry)
-        if self._pairs:
-            sides = {stream: (fresh.rows, mine), 1 - stream: (stored.rows, theirs)}
-            yield from self._output.rows(sides)
-        elif self.layout.how == "semi":
-            if stream == 0:
-                first, rows = mine[~matched[mine]], fresh.rows
-            else:
-                first, rows = theirs[~window.marks(entry)[theirs]], stored.rows
-            yield from self._output.alone(0, rows, np.unique(first))
-        matched[mine] = True
-        if self._done_when_matched[1 - stream]:
-            window.let_go(entry, theirs)
-        elif self._tracked[1 - stream]:
-            window.mark(entry, theirs)
 
 
 def counted(results: Iterator[pa.RecordBatch], counters: Counters) -> Iterator[pa.RecordBatch]:

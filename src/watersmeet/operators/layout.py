@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,7 +62,7 @@ class InputLayout:
     ``types`` are the columns' own types. ``window`` is how long a row waits for a later one,
     ``kept`` how long it is stored. ``own_watermark``: the stream brought a
     watermark of its own. ``unique`` and ``arrival`` are what it promises about its keys,
-    ``closes`` whether it ever closes any.
+    ``closes`` whether it ever closes any, ``punctuated`` whether punctuations may do so.
     """
 
     name: str
@@ -74,6 +74,7 @@ class InputLayout:
     unique: bool = False
     arrival: str | None = None
     closes: bool = False
+    punctuated: bool = False
 
     def read(self, rows: pa.RecordBatch, column: str) -> pa.Array:
         """A column of the user's, from stored rows."""
@@ -108,7 +109,9 @@ class JoinLayout:
     ``violations`` what happens to rows that they exclude; ``expected[i]`` is what to expect
     of a bucket's window at first; ``budget`` is a bucket's part of what the query may
     use; ``schedule`` is the order in which new rows are taken, and ``sequences[i]`` that in
-    which those of stream i look into the other windows until something is measured."""
+    which those of stream i look into the other windows until something is measured.
+    ``in_stages``: what is in memory is probed first, what is on disk later; ``timers``:
+    a bucket that holds anything is stepped again when the watermark moves."""
 
     inputs: tuple[InputLayout, ...]
     how: str
@@ -129,6 +132,8 @@ class JoinLayout:
     emit_punctuations: bool
     schedule: Schedule
     sequences: tuple[tuple[int, ...], ...]
+    in_stages: bool = False
+    timers: bool = False
 
     @property
     def piece(self) -> int | None:
@@ -139,6 +144,18 @@ class JoinLayout:
     def memory(self) -> int | None:
         """The bytes that a bucket may take, if a budget says so."""
         return None if self.budget is None else self.budget.memory
+
+    def holds(self, sides: Mapping[int, tuple[pa.RecordBatch, np.ndarray]]) -> np.ndarray | None:
+        """For which combinations of rows, given as positions in each stream's rows, the
+        predicate holds; None if there is none."""
+        if self.predicate is None:
+            return None
+        return self.predicate.mask(
+            [
+                self.inputs[stream].read_at(*sides[stream], name)
+                for stream, name in self.predicate.columns
+            ]
+        )
 
     @property
     def key_columns(self) -> tuple[str, ...]:
@@ -174,7 +191,8 @@ def lay_out(
         stored = stored_names(spec, position, predicate)
         types = {field.name: field.type for field in schema}
         window, own = spec.windows[position], stream.watermarked
-        promises = stream.unique, stream.arrival, stream.closes
+        punctuated = stream.punctuation is not None
+        promises = stream.unique, stream.arrival, stream.closes, punctuated
         kept = spec.kept[position]
         inputs.append(InputLayout(stream.name, window, kept, own, stored, types, *promises))
     sources = []
@@ -208,6 +226,8 @@ def lay_out(
             streams=driver_of(spec), rows="value" if spec.goal == "early" else "sequential"
         ),
         sequences=tuple(tuple(sequence) for sequence in first_sequences(spec)),
+        in_stages=spec.in_stages,
+        timers=spec.timers,
     )
 
 

@@ -15,7 +15,7 @@ rows that had to meet have met: then no result with such a key can come any more
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +41,10 @@ from watersmeet.state.segment import (
     codes_or_zero,
     concat,
 )
+
+#: Works off what a segment owes, before rows of it are let go. (It is handed in, not kept: a
+#: cycle of references would keep a step's segments open.)
+Settle = Callable[[Entry], Iterator[pa.RecordBatch]]
 
 #: A state that takes this part of its budget is purged.
 _NEARLY = 0.8
@@ -74,14 +78,12 @@ class Purging:
         closing, promised = self._closings[stream], self._layout.inputs[stream]
         if closing is None or not len(rows):
             return rows
-        false = closing.covers(rows, self._layout.key_columns)
-        constraint = "arrival" if promised.arrival else "punctuation"
-        if not false.any() and promised.unique:
-            false, constraint = self._repeated(stream, rows), "unique"
+        closed = closing.covers(rows, self._layout.key_columns)
+        false = closed | self._repeated(stream, rows) if promised.unique else closed
         if false.any():
             policy = self._layout.violations
             if policy == "fail":
-                raise ViolationError(self._message(stream, rows, false, constraint))
+                raise ViolationError(self._message(stream, rows, false, closed))
             counters.streams[stream].violations += int(false.sum())
             if policy == "drop":
                 rows = rows.filter(pa.array(~false))
@@ -108,15 +110,16 @@ class Purging:
             again[valid[mine[equal]]] = True
         return again
 
-    def _message(self, stream: int, rows: pa.RecordBatch, false: Bools, constraint: str) -> str:
+    def _message(self, stream: int, rows: pa.RecordBatch, false: Bools, closed: Bools) -> str:
         layout = self._layout
         promised = layout.inputs[stream]
-        key = key_at(layout, stream, rows, int(np.flatnonzero(false)[0]))
-        promise = {
-            "unique": "unique=True says that a key comes once",
-            "punctuation": "a punctuation has closed it",
-            "arrival": f"arrival={promised.arrival!r} has closed it",
-        }[constraint]
+        first = int(np.flatnonzero(false)[0])
+        key = key_at(layout, stream, rows, first)
+        promise = "unique=True says that a key comes once"
+        if closed[first]:
+            ways = ["a punctuation"] if promised.punctuated else []
+            ways += [f"arrival={promised.arrival!r}"] if promised.arrival else []
+            promise = f"{' or '.join(ways)} has closed it"
         return (
             f"stream {promised.name!r} brought {int(false.sum())} row(s) that it had promised not "
             f"to bring, the first with the key {key!r}: {promise}. Correct the source or what is "
@@ -151,7 +154,9 @@ class Purging:
 
     # -- the end of the step --------------------------------------------------------
 
-    def punctuate(self, counters: Counters, *, paused: bool) -> Iterator[pa.RecordBatch]:
+    def punctuate(
+        self, counters: Counters, settle: Settle, *, paused: bool
+    ) -> Iterator[pa.RecordBatch]:
         """Take the punctuations noted so far, all rows that they are about having been taken;
         purge if it is time, hand on what is complete."""
         for stream, closing in enumerate(self._closings):
@@ -162,21 +167,23 @@ class Purging:
                 closing.punctuate(rows, self._layout.key_columns)
         for stream, closing in enumerate(self._closings):
             if closing is not None and closing.count and self._is_time(closing, paused):
-                yield from self._purge(1 - stream, closing, counters)
+                yield from self._purge(1 - stream, closing, counters, settle)
         if self._layout.emit_punctuations:
-            yield from self._propagate(counters)
+            yield from self._propagate(counters, settle)
         else:
             for closing in self._closings:
                 if closing is not None:
                     closing.waiting = None
 
-    def finish(self, counters: Counters, *, paused: bool) -> Iterator[pa.RecordBatch]:
+    def finish(
+        self, counters: Counters, settle: Settle, *, paused: bool
+    ) -> Iterator[pa.RecordBatch]:
         """Take all that the step has closed, and keep it."""
         for stream, closing in enumerate(self._closings):
             if closing is not None and self._arrived[stream]:
                 arrival = self._layout.inputs[stream].arrival
                 closing.arrived(np.concatenate(self._arrived[stream]), arrival)
-        yield from self.punctuate(counters, paused=paused)
+        yield from self.punctuate(counters, settle, paused=paused)
         self._state.manifest.closings = [
             name
             for closing in self._closings
@@ -192,7 +199,9 @@ class Purging:
         )
         return paused or near or closing.count >= self._layout.purge_after
 
-    def _purge(self, stream: int, closing: Closing, counters: Counters) -> Iterator[pa.RecordBatch]:
+    def _purge(
+        self, stream: int, closing: Closing, counters: Counters, settle: Settle
+    ) -> Iterator[pa.RecordBatch]:
         """Let go of the stream's rows whose key is closed in the other stream."""
         window = self._state.windows[stream]
         unique = self._layout.inputs[stream].unique
@@ -201,6 +210,7 @@ class Purging:
             found = positions(segment, closing, self._layout.key_columns)
             if not len(found):
                 continue
+            yield from settle(entry)
             yield from self.let_go(stream, entry, found, counters)
             if unique:
                 self._complete[stream].append(codes_of(segment.rows)[found])
@@ -217,7 +227,7 @@ class Purging:
             yield from self._output.alone(stream, window.open(entry).rows, np.unique(unmatched))
         counters.streams[stream].purged += window.let_go(entry, found)
 
-    def _propagate(self, counters: Counters) -> Iterator[pa.RecordBatch]:
+    def _propagate(self, counters: Counters, settle: Settle) -> Iterator[pa.RecordBatch]:
         """Hand on the punctuations that are complete."""
         for stream, closing in enumerate(self._closings):
             if closing is None or closing.waiting is None:
@@ -226,11 +236,26 @@ class Purging:
             chosen = np.flatnonzero(complete)
             if not len(chosen):
                 continue
+            if self._layout.preserved[stream]:
+                codes = closing.waiting.column(CODE).take(pa.array(chosen)).drop_null()
+                yield from self._conclude(stream, codes.to_numpy(), counters, settle)
             counters.streams[stream].propagated += len(chosen)
             counters.results -= len(chosen)  # they leave among the results, but are none
             yield from self._output.alone(stream, closing.waiting, chosen, punctuation=True)
             rest = closing.waiting.filter(pa.array(~complete))
             closing.waiting = rest if len(rest) else None
+
+    def _conclude(
+        self, stream: int, codes: Ints, counters: Counters, settle: Settle
+    ) -> Iterator[pa.RecordBatch]:
+        """Be done with stored rows of complete keys before their punctuation leaves. There
+        are some if the other stream's one has come, and was too far away in time."""
+        window = self._state.windows[stream]
+        for entry in list(window.entries):
+            found = np.flatnonzero(np.isin(codes_of(window.open(entry).rows), codes))
+            if len(found):
+                yield from settle(entry)
+                yield from self.let_go(stream, entry, found, counters)
 
     def _completed(self, stream: int, closing: Closing, waiting: pa.RecordBatch) -> Bools:
         other = self._closings[1 - stream]

@@ -319,6 +319,10 @@ def _budget(spec: JoinSpec, buckets: int) -> list[_Node]:
             "shed": "windows shrink to fit, the faster stream's first; results are lost",
             "fail": "the query stops before it is passed",
         }[budget.overflow]
+        if spec.in_stages:
+            later = "; what is on disk is probed when no rows come, or the watermark asks for it"
+            what = f"answers from memory first{later if spec.timers else ', then from disk'}"
+            what += "; nothing is lost"
         each = f"{sizes.format(memory)}, {sizes.format(memory / buckets)} for each bucket"
         nodes.append(_Node(f"memory: {each}: {what}"))
     if budget.fanout is not None:

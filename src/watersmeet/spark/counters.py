@@ -60,6 +60,7 @@ def to_row(counters: Counters, state: BucketState) -> list[int]:
         stream.indexed = sum(entry.indexed for entry in window.entries)
     counters.cache_hits = state.cache_counts.hits
     counters.cache_misses = state.cache_counts.misses
+    counters.owed = len(state.manifest.debts)
     values = [getattr(counters, name) for name in TOTALS]
     return values + [getattr(s, name) for s in counters.streams for name in PER_STREAM]
 

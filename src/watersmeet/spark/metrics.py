@@ -37,7 +37,8 @@ class StepMetrics:
     buckets. ``full_results`` estimates what the results would have been without shedding.
     ``capped`` counts new rows whose results a budget's ``fanout`` cut short; ``largest`` is
     the most results that one new row has made: its ``fanout``, ``stream`` and ``key``.
-    ``notes`` say what the join decided and why, bucket by bucket.
+    ``deferred`` counts the probes of stored segments that were put off, ``owed`` those that
+    are still to be done. ``notes`` say what the join decided and why, bucket by bucket.
     """
 
     batch: int
@@ -48,6 +49,8 @@ class StepMetrics:
     full_results: int
     capped: int
     probes: int
+    deferred: int
+    owed: int
     cache_hits: int
     cache_misses: int
     step_ms: int

@@ -45,7 +45,7 @@ def build(spec: JoinSpec, frames: Sequence[DataFrame], predicate: Predicate | No
         buckets=len(ids),
         cores=spark.sparkContext.defaultParallelism,
     )
-    timers = spec.streaming and any(stream.time for stream in spec.streams)
+    timers = spec.timers
     processor = JoinProcessor(
         EquiJoin(layout), segment_cache(spark), streaming=spec.streaming, timers=timers
     )

@@ -22,8 +22,8 @@ from pyspark.sql.streaming.stateful_processor import (
     TimerValues,
 )
 
-from watersmeet.operators.base import Counters
-from watersmeet.operators.equi_join import END_OF_TIME, EquiJoin
+from watersmeet.operators.base import END_OF_TIME, Counters
+from watersmeet.operators.equi_join import EquiJoin
 from watersmeet.spark.counters import COUNTERS, LARGEST, NOTES, REPORT, to_row
 from watersmeet.spark.frames import to_frame
 from watersmeet.spark.worker import settle

@@ -13,7 +13,7 @@ from watersmeet.errors import StateError
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.compaction import LARGEST, slot_width
 from watersmeet.state.manifest import Manifest
-from watersmeet.state.memory import OpenSegments, piece_of
+from watersmeet.state.memory import OpenSegments, piece_of, resident_of
 from watersmeet.state.store import Store
 from watersmeet.state.window import CacheCounts, Window
 
@@ -54,7 +54,7 @@ class BucketState:
             )
         self.cache_counts = CacheCounts()
         piece = piece_of(memory)
-        opened = OpenSegments(None if memory is None else memory // 3)
+        opened = OpenSegments(resident_of(memory))
         self.windows = [
             Window(
                 entries,
@@ -74,7 +74,10 @@ class BucketState:
 
     def commit(self) -> None:
         """Merge segments where it is time, and write what changed."""
+        owing = self.manifest.owing
         for window, until in zip(self.windows, self.manifest.settled, strict=True):
             window.settle_bitmaps()
-            window.compact(until=until)
+            window.compact(until=until, fixed=owing)
+        stored = {entry.id for window in self.windows for entry in window.entries}
+        assert owing <= stored, "a segment that owes something is stored"
         self.store.put(_MANIFEST, self.manifest.to_bytes())

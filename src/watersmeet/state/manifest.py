@@ -36,6 +36,16 @@ class Entry:
     gone: int = 0
 
 
+@dataclass(frozen=True)
+class Debt:
+    """Segments whose rows have yet to meet: the ``new`` one is of that ``stream``, the
+    ``old`` one of the other. They are named by their ids."""
+
+    stream: int
+    new: str
+    old: str
+
+
 @dataclass
 class Manifest:
     """What a bucket remembers besides rows.
@@ -45,7 +55,8 @@ class Manifest:
     ``watermark`` is that of the last step, in microseconds; ``timer`` is the
     event-time timer that is set, in milliseconds; ``flows[i]`` is what has been
     measured of stream i, and ``service`` the rows a second that steps have managed;
-    ``closings`` names what is stored about closed keys.
+    ``closings`` names what is stored about closed keys; ``debts`` are the probes of stored
+    segments that were put off, oldest first.
     """
 
     fingerprint: str
@@ -56,6 +67,12 @@ class Manifest:
     flows: list[Flow] = field(default_factory=list)
     service: float | None = None
     closings: list[str] = field(default_factory=list)
+    debts: list[Debt] = field(default_factory=list)
+
+    @property
+    def owing(self) -> set[str]:
+        """The ids of the segments that owe something, or are owed."""
+        return {segment for debt in self.debts for segment in (debt.new, debt.old)}
 
     @classmethod
     def empty(cls, fingerprint: str, streams: int) -> Manifest:
@@ -81,7 +98,8 @@ class Manifest:
         windows = [[Entry(**entry) for entry in window] for window in fields.pop("windows")]
         # Checkpoints of version 0.1 know no flows.
         flows = [Flow(**flow) for flow in fields.pop("flows", ({},) * len(windows))]
-        return cls(windows=windows, flows=flows, **fields)
+        debts = [Debt(**debt) for debt in fields.pop("debts", ())]
+        return cls(windows=windows, flows=flows, debts=debts, **fields)
 
 
 def total_rows(entries: Sequence[Entry]) -> int:

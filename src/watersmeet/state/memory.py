@@ -12,11 +12,18 @@ from watersmeet.state.segment import Segment
 
 #: Segments, new rows and results are handled in pieces of this part of the memory.
 _PIECES = 16
+#: Open segments take at most this part of it.
+_RESIDENT = 3
 
 
 def piece_of(memory: int | None) -> int | None:
     """How large a piece may be in so much memory; None: nothing limits it."""
     return None if memory is None else memory // _PIECES
+
+
+def resident_of(memory: int | None) -> int | None:
+    """How much of so much memory open segments may take; None: nothing limits it."""
+    return None if memory is None else memory // _RESIDENT
 
 
 class OpenSegments:

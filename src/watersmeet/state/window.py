@@ -11,7 +11,7 @@ any more; they leave when a merge writes rows anew, or as the greater part of a 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -124,6 +124,8 @@ class Window:
 
     def mark(self, entry: Entry, positions: np.ndarray) -> None:
         """Mark rows by position; marking twice is the same as once."""
+        if not len(positions):
+            return
         marks = self.marks(entry)
         marks[positions] = True
         entry.marked = int(marks.sum())
@@ -131,6 +133,8 @@ class Window:
 
     def let_go(self, entry: Entry, positions: np.ndarray) -> int:
         """Be done with rows by position; how many there were that were not yet gone."""
+        if not len(positions):
+            return 0
         gone, before = self.gone(entry), entry.gone
         gone[positions] = True
         entry.gone = int(gone.sum())
@@ -170,17 +174,18 @@ class Window:
             self.store.put(name, np.packbits(self._bitmaps[name]).tobytes())
         self._touched.clear()
 
-    def compact(self, *, until: int | None) -> None:
-        """Merge what has become too many segments.
+    def compact(self, *, until: int | None, fixed: Collection[str] = ()) -> None:
+        """Merge what has become too many segments; the ``fixed`` ones stay as they are.
 
         Rows with a time up to ``until`` are useless, and so are those that are gone. They
         leave the state when a merge writes rows anew, and at the latest when they are
         the greater part of a segment."""
-        for entry in list(self.entries):
+        for entry in [entry for entry in self.entries if entry.id not in fixed]:
             if 2 * max(entry.gone, self._overdue(entry, until)) > entry.rows:
                 self._merge([entry], rewrite=True, until=until)
         limit = self.largest if self.indexed else min(self.largest, PLAIN_BYTES)
-        for group in compaction.merges(self.entries, self.slot, largest=limit):
+        free = [entry for entry in self.entries if entry.id not in fixed]
+        for group in compaction.merges(free, self.slot, largest=limit):
             small = sum(entry.bytes for entry in group) < REWRITE_BELOW
             self._merge(group, rewrite=small, until=until)
 
