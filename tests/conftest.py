@@ -17,6 +17,7 @@ ROOT = Path(__file__).parent.parent
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _VIEWS = "ad_id bigint, user_id bigint, price double, viewed_at timestamp"
 _CLICKS = "ad_id bigint, bid double, clicked_at timestamp"
+_SALES = "ad_id bigint, amount double, sold_at timestamp"
 
 
 @pytest.fixture(scope="session")
@@ -34,8 +35,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def run_document(spark: SparkSession, tmp_path: Path) -> Callable[[Path], int]:
     """Runs a document's Python blocks, top to bottom; gives how many there were.
 
-    The blocks share their names. They find ``spark``, the streams ``views_df`` and
-    ``clicks_df`` with a few rows, and, new for each block, the folders ``out`` and
+    The blocks share their names. They find ``spark``, the streams ``views_df``, ``clicks_df``
+    and ``sales_df`` with a few rows, and, new for each block, the folders ``out`` and
     ``ck``. Queries that a block started are stopped when they have read the rows.
     """
 
@@ -66,9 +67,12 @@ def _streams(spark: SparkSession, folder: Path) -> dict[str, object]:
     clicks = [(ad, 0.1 * ad, at(ad + 30)) for ad in range(0, 60, 3)]
     spark.createDataFrame(views, _VIEWS).write.parquet(str(folder / "views"))
     spark.createDataFrame(clicks, _CLICKS).write.parquet(str(folder / "clicks"))
+    sales = [(ad, 9.5, at(ad + 60)) for ad in range(0, 60, 6)]
+    spark.createDataFrame(sales, _SALES).write.parquet(str(folder / "sales"))
     return {
         "views_df": spark.readStream.schema(_VIEWS).parquet(str(folder / "views")),
         "clicks_df": spark.readStream.schema(_CLICKS).parquet(str(folder / "clicks")),
+        "sales_df": spark.readStream.schema(_SALES).parquet(str(folder / "sales")),
         "views_path": str(folder / "views"),
         "clicks_path": str(folder / "clicks"),
     }

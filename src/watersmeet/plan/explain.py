@@ -262,12 +262,14 @@ def _driver(spec: JoinSpec) -> list[_Node]:
     nodes = [_Node(f"new rows are taken {_DRIVERS[policy]} ({policy}, {why})")]
     if len(spec.streams) > 2:
         known = all(stream.rate is not None for stream in spec.streams)
-        basis = "by the declared rates and keys" if known else "nothing being declared"
+        basis = "by the declared rates and keys" if known else "in the order of the streams"
         for driver, order in enumerate(first_sequences(spec)):
             looks = ", then ".join(spec.streams[stream].name for stream in order)
             nodes.append(_Node(f"those of {spec.streams[driver].name} look into {looks}"))
         nodes.append(
-            _Node(f"at first, {basis}; then the window that fewest rows match in, as measured")
+            _Node(
+                f"that is {basis}; later, first into the window that fewest match in, as measured"
+            )
         )
     return [_Node("drivers", nodes)]
 
