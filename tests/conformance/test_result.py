@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 
-from tests.conformance.strategies import Run, examples, limited, runs
+from tests.conformance.join import Join, at
+from tests.conformance.strategies import INSTANT, Run, examples, limited, runs
 from tests.conformance.ways import Way
 from tests.oracle import assert_same_rows
+from watersmeet import testing
 from watersmeet.spec import JOIN_TYPES, MULTIWAY_JOIN_TYPES
+from watersmeet.testing import LocalStream
 
 
 @pytest.mark.parametrize("how", JOIN_TYPES)
@@ -38,3 +46,42 @@ def test_any_run_of_many_streams_gives_what_the_oracle_gives(
         assert outcome.late == run.join.arrivals(run.batches).late_in_batch
 
     check()
+
+
+@pytest.mark.parametrize("how", JOIN_TYPES)
+@pytest.mark.parametrize("names", ["ab", "abcd"])
+def test_keys_that_share_a_code_are_told_apart(
+    way: Way, how: str, names: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if len(names) > 2 and how not in MULTIWAY_JOIN_TYPES:
+        return
+    hashed = testing._code
+    # Given hashed keys that all have one of two codes,
+    monkeypatch.setattr(
+        testing, "_code", lambda keys, *, exact: pc.bit_wise_and(hashed(keys, exact=exact), 1)
+    )
+    dice = np.random.default_rng(7)
+    streams = {
+        name: LocalStream(
+            pa.schema([("k", pa.string()), (f"{name}_t", INSTANT), (f"{name}_n", pa.int64())]),
+            time=f"{name}_t",
+            delay=timedelta(seconds=5),
+        )
+        for name in names
+    }
+    join = Join(streams, on="k", within=timedelta(seconds=4), how=how)
+    keys = [*"abcdefgh", None]
+    batches = [
+        join.batch(
+            **{
+                name: [(keys[dice.integers(9)], at(s + float(dice.random())), n) for n in range(4)]
+                for name in names
+            }
+        )
+        for s in range(12)
+    ]
+    batches += join.closing()
+    # when they are joined, then only equal keys match, and only what has none is unmatched.
+    result = way.run(join, batches).result
+    assert result.num_rows > 10
+    assert_same_rows(result, join.expected(batches))

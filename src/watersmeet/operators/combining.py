@@ -81,6 +81,10 @@ class Matches:
     times: Ints
     places: Ints
 
+    def count(self, rows: Ints) -> Ints:
+        """How many matches each of these new rows has."""
+        return self.starts[rows - self.first + 1] - self.starts[rows - self.first]
+
 
 @dataclass(frozen=True)
 class Partial:
@@ -112,8 +116,8 @@ class Combining:
         lookers = fresh.index
         finds, complete = self._look(driver, lookers)
         fanout = FanOut(self._layout, driver, fresh, self._counters)
-        for matches, partial in self._gathered(driver, fresh, finds, complete):
-            for whole in self._expand(matches, partial, lookers, fanout):
+        for matches, rows in self._gathered(fresh, finds, complete):
+            for whole in self._expand(matches, self._start(driver, lookers, rows), lookers, fanout):
                 sides = self._sides(driver, fresh, matches, whole)
                 yield from self._output.rows(fanout.admitted(self._holding(sides), driver))
         fanout.finish()
@@ -127,16 +131,20 @@ class Combining:
         finds = [
             self._find(0, stream, every, len(fresh)) for stream in range(1, len(self._windows))
         ]
-        has = np.stack([find.counts > 0 for find in finds])
-        patterns, group = np.unique(has, axis=1, return_inverse=True)
-        for number, pattern in enumerate(patterns.T):
-            if pattern.all():
-                continue  # they have come out already
-            members = np.flatnonzero(group.reshape(-1) == number)
-            present = [find for find, there in zip(finds, pattern, strict=True) if there]
-            for matches, partial in self._gathered(0, fresh, present, members):
-                for whole in self._expand(matches, partial, lookers, None):
-                    yield from self._output.rows(self._sides(0, fresh, matches, whole))
+        # Rows that match in all streams have come out already. Whether they do is certain once
+        # keys that share a code have been told apart.
+        found = np.logical_and.reduce([find.counts > 0 for find in finds])
+        looking = np.flatnonzero(~found) if self._layout.exact else np.arange(len(fresh))
+        for matches, chosen in self._gathered(fresh, finds, looking):
+            has = np.stack([some.count(chosen) > 0 for some in matches])
+            patterns, group = np.unique(has, axis=1, return_inverse=True)
+            for number, pattern in enumerate(patterns.T):
+                if pattern.all():
+                    continue
+                members = self._start(0, lookers, chosen[group.reshape(-1) == number])
+                present = [some for some, there in zip(matches, pattern, strict=True) if there]
+                for whole in self._expand(present, members, lookers, None):
+                    yield from self._output.rows(self._sides(0, fresh, present, whole))
 
     # -- looking --------------------------------------------------------------------
     # New rows are known by their number in the order of the keys: so what they search
@@ -215,28 +223,23 @@ class Combining:
     # -- gathering ------------------------------------------------------------------
 
     def _gathered(
-        self, driver: int, fresh: Segment, finds: Sequence[Finds], rows: Ints
-    ) -> Iterator[tuple[list[Matches], Partial]]:
-        """The matches of new rows in each stream, a bounded number of them at a time, and what
-        combinations of these rows begin with."""
-        if not len(rows):
-            return
+        self, fresh: Segment, finds: Sequence[Finds], rows: Ints
+    ) -> Iterator[tuple[list[Matches], Ints]]:
+        """The matches of new rows in each stream, a bounded number of them at a time, and
+        whose they are."""
         widest = piece_rows(fresh.rows, limit=self._layout.piece)
         total = sum((find.counts[rows] for find in finds), start=np.ones(len(rows), np.int64))
         while len(rows):
             few = _fitting(total, _PIECES_GATHERED * widest)
             chosen, rows, total = rows[:few], rows[few:], total[few:]
-            matches = [self._matches(find, chosen, fresh) for find in finds]
-            times = fresh.index.times[chosen]
-            deadline = times + (self._windows[driver] or 0)
-            yield matches, Partial(chosen, (), times, deadline)
+            yield [self._matches(find, chosen, fresh) for find in finds], chosen
 
     def _matches(self, finds: Finds, chosen: Ints, fresh: Segment) -> Matches:
         """The matches of some new rows in one stream."""
         first, count = int(chosen[0]), int(chosen[-1]) - int(chosen[0]) + 1
         wanted = np.zeros(count, dtype=np.bool_)
         wanted[chosen - first] = True
-        owners, times, batches = [], [], []
+        owners, times, batches = [np.empty(0, np.int64)], [np.empty(0, np.int64)], []
         for part in finds.parts:
             start, stop = np.searchsorted(part.rows, [first, first + count])
             kept = start + np.flatnonzero(wanted[part.rows[start:stop] - first])
@@ -263,10 +266,15 @@ class Combining:
         order = sort_order(owner, instants)
         starts = np.zeros(count + 1, dtype=np.int64)
         np.cumsum(np.bincount(owner - first, minlength=count), out=starts[1:])
-        rows = pa.concat_batches(batches)
+        rows = pa.concat_batches(batches) if batches else fresh.rows.slice(0, 0)
         return Matches(finds.stream, rows, first, starts, instants[order], order)
 
     # -- expanding ------------------------------------------------------------------
+
+    def _start(self, driver: int, lookers: Index, rows: Ints) -> Partial:
+        """What combinations of new rows begin with."""
+        times = lookers.times[rows]
+        return Partial(rows, (), times, times + (self._windows[driver] or 0))
 
     def _expand(
         self,
