@@ -25,6 +25,7 @@ bench: setup ## measure against Spark's own joins, and plans against each other
 experiments: setup ## run the papers' experiments again
 	$(BIN)/python -m experiments.window
 	$(BIN)/python -m experiments.metadata
+	$(BIN)/python -m experiments.multiway
 
 lint: setup ## ruff's rules and format, and which module may import which
 	$(BIN)/ruff check .

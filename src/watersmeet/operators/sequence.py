@@ -21,8 +21,8 @@ CLEARLY = 0.9
 
 
 def is_due(flow: Flow) -> bool:
-    """Is it time to sample the stream's new rows?"""
-    return not flow.meeting or flow.steps % EVERY == 0
+    """Is it time to sample the stream's new rows? Once in a micro-batch is enough."""
+    return flow.sampled is None or (flow.steps % EVERY == 0 and flow.sampled != flow.steps)
 
 
 def cost(sequence: Sequence[int], meeting: Sequence[float]) -> float:

@@ -31,7 +31,8 @@ class Flow:
     for want of memory.
 
     ``meeting[i]`` is the share of new rows that meet something of stream i, and
-    ``sequence`` the order in which they look into the other streams' windows.
+    ``sequence`` the order in which they look into the other streams' windows; ``sampled``
+    is the step in which that was measured last.
     """
 
     rows: float = 0.0
@@ -45,6 +46,7 @@ class Flow:
     shed_until: int | None = None
     meeting: list[float] = field(default_factory=list)
     sequence: list[int] = field(default_factory=list)
+    sampled: int | None = None
 
     def arrive(self, rows: int, oldest: int | None, newest: int | None) -> None:
         """Learn from a micro-batch with data: how many rows of this stream it brought,
@@ -63,6 +65,7 @@ class Flow:
 
     def sample_meeting(self, shares: list[float]) -> None:
         """Learn which share of new rows meets something of each stream."""
+        self.sampled = self.steps
         before = self.meeting or shares
         self.meeting = [
             old + _SAMPLE_WEIGHT * (new - old) for old, new in zip(before, shares, strict=True)
