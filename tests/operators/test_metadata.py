@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conformance.join import Join, at, table
-from tests.conformance.strategies import examples
+from tests.conformance.strategies import INSTANT, examples
 from tests.conformance.ways import Disturbance, LocalWay
 from tests.oracle import Stream, sql_join
 from tests.oracle.compare import multiset
@@ -308,6 +308,24 @@ class TestPurging:
         assert join.state_rows() == [2, 0]
         join.batch()
         assert join.state_rows() == [1, 0]
+
+    def test_what_came_out_when_its_time_was_over_does_not_come_out_again(
+        self, tmp_path: Path
+    ) -> None:
+        # Given two rows in one segment, of which the first is over, and has come out,
+        timed = pa.schema([("k", pa.int64()), ("t", INSTANT), ("end", pa.bool_())])
+        streams = {
+            "a": LocalStream(timed, "t", "0 seconds"),
+            "b": LocalStream(timed, "t", "0 seconds", punctuation=END),
+        }
+        join = LocalJoin(streams, on="k", within="6 seconds", how="left", folder=str(tmp_path))
+        join.batch(a=table(timed, [(0, at(0), False), (1, at(3), False)]))
+        join.batch(a=table(timed, [(9, at(7), False)]), b=table(timed, [(8, at(7), False)]))
+        assert join.batch().column("k").to_pylist() == [0]
+        # when a punctuation closes both of their keys, then only the other one comes out.
+        end = table(timed, [(0, at(8), True), (1, at(8), True)])
+        results = [join.batch(b=end), join.batch()]
+        assert [key for result in results for key in result.column("k").to_pylist()] == [1]
 
 
 class TestScheduling:

@@ -40,6 +40,7 @@ from watersmeet.state.segment import (
     codes_of,
     codes_or_zero,
     concat,
+    times_of,
 )
 
 #: Works off what a segment owes, before rows of it are let go. (It is handed in, not kept: a
@@ -219,12 +220,16 @@ class Purging:
     def let_go(
         self, stream: int, entry: Entry, found: Positions, counters: Counters
     ) -> Iterator[pa.RecordBatch]:
-        """Be done with stored rows; those that are proven unmatched come out."""
+        """Be done with stored rows; those that are proven unmatched come out, unless they
+        have before, because their time was over."""
         window = self._state.windows[stream]
         found = found[~window.gone(entry)[found]] if entry.gone else found
         if self._layout.preserved[stream]:
+            rows, settled = window.open(entry).rows, self._state.manifest.settled[stream]
             unmatched = found[~window.marks(entry)[found]]
-            yield from self._output.alone(stream, window.open(entry).rows, np.unique(unmatched))
+            if settled is not None:
+                unmatched = unmatched[times_of(rows)[unmatched] > settled]
+            yield from self._output.alone(stream, rows, np.unique(unmatched))
         counters.streams[stream].purged += window.let_go(entry, found)
 
     def _propagate(self, counters: Counters, settle: Settle) -> Iterator[pa.RecordBatch]:
