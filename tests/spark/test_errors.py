@@ -217,10 +217,22 @@ MISTAKES: dict[str, tuple[Callable[[DataFrame], Any], type[Exception], list[str]
         errors.PlanError,
         ["streams", "wm.stream"],
     ),
-    "three streams": (
-        lambda df: wm.join([timed(df, name) for name in "abc"], on="value", within="1 minute"),
+    "eleven streams": (
+        lambda df: wm.join([timed(df, f"s{i}") for i in range(11)], on="value", within="1 minute"),
         errors.PlanError,
-        ["two streams", "3 given"],
+        ["two to 10 streams", "11 given"],
+    ),
+    "three streams in a join for two": (
+        lambda df: wm.join(
+            [timed(df, name) for name in "abc"], on="value", within="1 minute", how="anti"
+        ),
+        errors.JoinTypeError,
+        ["how='anti'", "two streams", "inner, left"],
+    ),
+    "a driver that there is not": (
+        lambda df: join(df, driver="fastest"),
+        errors.StrategyError,
+        ["driver='fastest'", "output-rate"],
     ),
     "a column of a type that Python does not have": (
         lambda df: wm.join([wm.stream(df, "a"), wm.stream(df, "b")], on="value", unbounded=True),
