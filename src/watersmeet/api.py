@@ -107,6 +107,7 @@ def plan(
     violations: str = "fail",
     emit_punctuations: bool = False,
     driver: str = "auto",
+    purge_after: int | None = None,
 ) -> Plan:
     """Plan a join without running it; takes what :func:`join` takes."""
     for position, given in enumerate(streams):
@@ -129,6 +130,7 @@ def plan(
         violations=violations,
         emit_punctuations=emit_punctuations,
         driver=driver,
+        purge_after=purge_after,
     )
     spark = streams[0].df.sparkSession
     session.check(spark)
@@ -154,6 +156,7 @@ def join(
     violations: str = "fail",
     emit_punctuations: bool = False,
     driver: str = "auto",
+    purge_after: int | None = None,
 ) -> DataFrame:
     """Join streams by key within windows of time.
 
@@ -200,6 +203,9 @@ def join(
         Which stream's new rows are taken first in a micro-batch: ``"auto"`` (as ``goal``
         says), ``"timestamp"``, ``"round-robin"``, ``"consumption-rate"``,
         ``"initial-output-size"`` or ``"output-rate"``. It never changes the result.
+    purge_after
+        After how many punctuations rows are purged whose keys are over; as ``goal`` says, if
+        it is not given.
 
     Returns
     -------
@@ -221,5 +227,6 @@ def join(
         violations=violations,
         emit_punctuations=emit_punctuations,
         driver=driver,
+        purge_after=purge_after,
     )
     return planned.dataframe()

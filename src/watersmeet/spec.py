@@ -176,6 +176,7 @@ class JoinSpec:
     violations: str = "fail"
     emit_punctuations: bool = False
     driver: str = "auto"
+    purge_after: int | None = None
 
     @property
     def kept(self) -> tuple[int | None, ...]:

@@ -302,6 +302,14 @@ class TestPurging:
         assert results["memory"] == results["throughput"]
         assert most == {"memory": 0, "throughput": 99}
 
+    def test_it_purges_after_as_many_punctuations_as_asked_for(self, tmp_path: Path) -> None:
+        join = joined(tmp_path, goal="throughput", purge_after=2)
+        join.batch(news=news(1, 2, 3))
+        join.batch(access=access(9, ("end", 1)))
+        assert join.state_rows() == [3, 1]
+        join.batch(access=access(9, ("end", 2)))
+        assert join.state_rows() == [1, 2]
+
     def test_it_purges_when_nothing_comes(self, tmp_path: Path) -> None:
         join = joined(tmp_path, goal="throughput")
         join.batch(news=news(1, 2), access=access(("end", 1)))

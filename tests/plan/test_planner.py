@@ -673,3 +673,13 @@ def test_a_driver_by_time_needs_times() -> None:
         StrategyError, VIEWS, CLICKS, untimed, within=None, unbounded=True, driver="timestamp"
     )
     assert "sales has none" in message
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.5, True, "10"])
+def test_purge_after_is_a_number_of_punctuations(count: Any) -> None:
+    ending = replace(CLICKS, punctuation=Punctuation("true"))
+    assert f"purge_after={count!r}" in refusal(PunctuationError, VIEWS, ending, purge_after=count)
+
+
+def test_purge_after_needs_keys_that_are_over() -> None:
+    assert "no stream says" in refusal(PunctuationError, purge_after=10)

@@ -219,7 +219,7 @@ def lay_out(
         invalidation=spec.invalidation,
         expected=tuple(expected_of(spec, buckets)),
         budget=None if spec.budget is None else _bucket_budget(spec.budget, buckets, cores),
-        purge_after=PURGE_AFTER if spec.goal == "throughput" else 1,
+        purge_after=purge_after(spec),
         violations=spec.violations,
         emit_punctuations=spec.emit_punctuations,
         schedule=Schedule(
@@ -239,6 +239,11 @@ def expected_of(spec: JoinSpec, buckets: int) -> list[Direction | None]:
         [None if stream.keys is None else stream.keys / buckets for stream in spec.streams],
         [None if kept is None else (kept + delay) / 1e6 for kept in spec.kept],
     )
+
+
+def purge_after(spec: JoinSpec) -> int:
+    """After how many punctuations rows are purged: as asked for, or as the goal says."""
+    return spec.purge_after or (PURGE_AFTER if spec.goal == "throughput" else 1)
 
 
 def driver_of(spec: JoinSpec) -> str:

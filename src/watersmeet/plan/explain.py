@@ -13,7 +13,7 @@ from itertools import permutations
 
 from watersmeet import durations, sizes
 from watersmeet.operators.holding import described
-from watersmeet.operators.layout import PURGE_AFTER, driver_of, expected_of, first_sequences
+from watersmeet.operators.layout import driver_of, expected_of, first_sequences, purge_after
 from watersmeet.plan.cost import Weights, keeping_indexed, keeping_plain
 from watersmeet.spec import EVENT_TIME, JoinSpec, StreamSpec
 
@@ -344,11 +344,12 @@ def _budget(spec: JoinSpec, buckets: int) -> list[_Node]:
 def _punctuations(spec: JoinSpec) -> list[_Node]:
     if not any(stream.closes for stream in spec.streams):
         return []
-    purge = {
-        "memory": "at once, after every punctuation",
-        "early": "at once, after every punctuation, and before other rows are taken",
-        "throughput": f"after {PURGE_AFTER} punctuations, or when no rows come",
-    }[spec.goal]
+    count = purge_after(spec)
+    purge = "at once, after every punctuation"
+    if count > 1:
+        purge = f"after {count} punctuations, or when no rows come"
+    elif spec.goal == "early":
+        purge += ", and before other rows are taken"
     fate = {
         "fail": "stops the query",
         "drop": "is dropped and counted",

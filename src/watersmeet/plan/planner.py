@@ -90,6 +90,7 @@ def plan_join(
     violations: str = "fail",
     emit_punctuations: bool = False,
     driver: str = "auto",
+    purge_after: int | None = None,
 ) -> JoinSpec:
     """Plan an equality join of streams, or say what is wrong with the call.
 
@@ -130,6 +131,7 @@ def plan_join(
         violations=_one_of(violations, VIOLATIONS, argument="violations"),
         emit_punctuations=emit_punctuations,
         driver=_driver(streams, driver),
+        purge_after=_purge_after(streams, purge_after),
     )
     return replace(spec, output=result_columns(spec))
 
@@ -321,6 +323,22 @@ def _check_promises(
             f"emit_punctuations=True with how={how!r}: a semi or anti join gives out rows of the "
             "first stream as they are. Use an inner or outer join."
         )
+
+
+def _purge_after(streams: Sequence[StreamSpec], count: object) -> int | None:
+    if count is None:
+        return None
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise PunctuationError(
+            f"purge_after={count!r} must be a whole number of punctuations above 0: 1 purges at "
+            "once, 100 after a hundred of them."
+        )
+    if not any(stream.closes for stream in streams):
+        raise PunctuationError(
+            f"purge_after={count!r}, but no stream says when its keys are over: give one a "
+            "punctuation, an arrival, or unique=True."
+        )
+    return count
 
 
 def _closed_by_promises(streams: Sequence[StreamSpec]) -> bool:
