@@ -1,0 +1,45 @@
+"""What the checks of several arguments share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from watersmeet.errors import PlanError, StrategyError, StreamNameError, did_you_mean
+from watersmeet.spec import StreamSpec
+
+Value = TypeVar("Value")
+
+
+def by_stream(
+    streams: Sequence[StreamSpec], given: Mapping[str, Value], *, argument: str
+) -> list[Value]:
+    """The dict's values in the order of the streams, once it names each of them exactly."""
+    names = [stream.name for stream in streams]
+    for name in given:
+        if name not in names:
+            raise StreamNameError(
+                f"{argument}={given!r}: {name!r} is not one of the streams "
+                f"{', '.join(names)}.{did_you_mean(str(name), names)}"
+            )
+    missing = [name for name in names if name not in given]
+    if missing:
+        raise StreamNameError(
+            f"{argument}={given!r} lacks the stream(s) {', '.join(missing)}: a dict must name "
+            "every stream."
+        )
+    return [given[name] for name in names]
+
+
+def one_of(value: object, known: Sequence[str], *, argument: str) -> str:
+    if isinstance(value, str) and value in known:
+        return value
+    raise StrategyError(
+        f"{argument}={value!r} is none of {', '.join(map(repr, known))}."
+        f"{did_you_mean(str(value), known)}"
+    )
+
+
+def check_flag(value: object, *, argument: str) -> None:
+    if not isinstance(value, bool):
+        raise PlanError(f"{argument}={value!r} is neither True nor False.")

@@ -1,0 +1,92 @@
+"""What streams promise about their keys, and what a join can make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from watersmeet.errors import PunctuationError, WindowError, did_you_mean
+from watersmeet.operators.layout import exact_key
+from watersmeet.plan.arguments import check_flag
+from watersmeet.plan.naming import resolve
+from watersmeet.spec import ARRIVALS, Punctuation, StreamSpec, preserved_by
+
+
+def check_promises(
+    streams: Sequence[StreamSpec], key_types: Sequence[str], emit: bool, how: str
+) -> None:
+    for stream in streams:
+        name = f"stream {stream.name!r}"
+        check_flag(stream.unique, argument=f"{name}: unique")
+        if stream.arrival is not None and stream.arrival not in ARRIVALS:
+            raise PunctuationError(
+                f"{name}: arrival={stream.arrival!r} is none of 'clustered', 'ordered'."
+                f"{did_you_mean(str(stream.arrival), ARRIVALS)}"
+            )
+        if stream.arrival == "ordered" and not exact_key(key_types):
+            raise PunctuationError(
+                f"{name}: arrival='ordered' needs a single key of an integral, date or timestamp "
+                f"type; the key is of {', '.join(key_types)}. Give arrival='clustered'."
+            )
+        given = stream.punctuation
+        if given is None:
+            continue
+        if not isinstance(given, Punctuation) or not isinstance(given.when, str):
+            raise PunctuationError(
+                f"{name}: punctuation={given!r} is no punctuation: give "
+                "wm.Punctuation(when=\"kind = 'end'\"), a SQL condition that holds for them."
+            )
+        for bound in (given.low, given.high):
+            if bound is None:
+                continue
+            resolve(stream, bound, argument=f"{name}: punctuation")
+            if not exact_key(key_types):
+                raise PunctuationError(
+                    f"{name}: punctuation: a range needs a single key of an integral, date or "
+                    f"timestamp type; the key is of {', '.join(key_types)}."
+                )
+    if emit and not any(stream.punctuation for stream in streams):
+        raise PunctuationError(
+            "emit_punctuations=True, but no stream has punctuations to hand on: give one "
+            "punctuation=wm.Punctuation(when=...)."
+        )
+    if emit and how in ("semi", "anti"):
+        raise PunctuationError(
+            f"emit_punctuations=True with how={how!r}: a semi or anti join gives out rows of the "
+            "first stream as they are. Use an inner or outer join."
+        )
+
+
+def closed_by_promises(streams: Sequence[StreamSpec]) -> bool:
+    """Does every stream say of its keys when they are over, so that rows of the others
+    leave?"""
+    return all(stream.closes for stream in streams)
+
+
+def check_provable(streams: Sequence[StreamSpec], how: str) -> None:
+    """Without a window, only a punctuation or an order tells of a key that never came that
+    it will not."""
+    marks = preserved_by(how, len(streams))
+    for stream, other, preserved in zip(streams, reversed(streams), marks, strict=True):
+        if preserved and other.punctuation is None and other.arrival != "ordered":
+            raise WindowError(
+                f"within: missing, and how={how!r} has to know which rows of {stream.name} match "
+                f"nothing. What {other.name} promises tells when a key is over that has come, not "
+                "that one will never come. Give within='1 hour', or punctuations or "
+                f"arrival='ordered' of {other.name}."
+            )
+
+
+def checked_purge_after(streams: Sequence[StreamSpec], count: object) -> int | None:
+    if count is None:
+        return None
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise PunctuationError(
+            f"purge_after={count!r} must be a whole number of punctuations above 0: 1 purges at "
+            "once, 100 after a hundred of them."
+        )
+    if not any(stream.closes for stream in streams):
+        raise PunctuationError(
+            f"purge_after={count!r}, but no stream says when its keys are over: give one a "
+            "punctuation, an arrival, or unique=True."
+        )
+    return count

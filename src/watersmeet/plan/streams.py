@@ -1,0 +1,95 @@
+"""The streams by themselves: their number, their names, their times."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from watersmeet import durations
+from watersmeet.errors import (
+    InternalError,
+    MixedInputError,
+    PlanError,
+    StreamNameError,
+    TimeColumnError,
+)
+from watersmeet.plan.naming import resolve
+from watersmeet.spec import MOST_STREAMS, StreamSpec
+
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def check_streams(streams: Sequence[StreamSpec]) -> None:
+    names = [stream.name for stream in streams]
+    if not 2 <= len(streams) <= MOST_STREAMS:
+        raise PlanError(
+            f"streams: a join takes two to {MOST_STREAMS} streams; {len(streams)} given: {names}."
+        )
+    seen: set[str] = set()
+    for stream in streams:
+        name = stream.name
+        if not isinstance(name, str) or not _IDENTIFIER.fullmatch(name):
+            raise StreamNameError(
+                f"streams: the name {name!r} is not an identifier. Use letters, digits and "
+                "underscores, not starting with a digit: it prefixes columns and is used in "
+                "SQL conditions."
+            )
+        if name.lower() in seen:
+            raise StreamNameError(
+                f"streams: two streams have the name {name!r} (case does not count). "
+                "Give each a name of its own, also if both read the same DataFrame."
+            )
+        seen.add(name.lower())
+    live = [stream.name for stream in streams if stream.streaming]
+    if live and len(live) < len(streams):
+        batch = [stream.name for stream in streams if not stream.streaming]
+        raise MixedInputError(
+            f"streams: {', '.join(live)} is a streaming DataFrame, {', '.join(batch)} a batch "
+            "one. Give only streaming DataFrames (spark.readStream) or only batch ones "
+            "(spark.read)."
+        )
+
+
+def with_time(stream: StreamSpec) -> StreamSpec:
+    """The stream with its time column's real name, once that column is found to be usable."""
+    argument = f"time of the stream {stream.name!r}"
+    if stream.time is None:
+        if stream.delay is not None and not stream.watermarked:
+            raise TimeColumnError(
+                f"delay of the stream {stream.name!r}: {durations.format(stream.delay)} behind "
+                f"which time? Give the time column too: {time_example(stream)}."
+            )
+        return stream
+    column = resolve(stream, stream.time, argument=argument)
+    if column.type == "timestamp_ntz":
+        raise TimeColumnError(
+            f"{argument}: {column.name!r} is of type 'timestamp_ntz', a local time that is no "
+            f"point in time. Cast it: df.withColumn({column.name!r}, "
+            f"F.col({column.name!r}).cast('timestamp'))."
+        )
+    if column.type != "timestamp":
+        raise TimeColumnError(
+            f"{argument}: {column.name!r} is of type {column.type!r}; a time column must be of "
+            f"type 'timestamp'.{_timestamps(stream)}"
+        )
+    if stream.streaming and stream.delay is None:
+        if stream.watermarked:
+            raise InternalError(f"stream {stream.name!r}: a watermark without a delay")
+        raise TimeColumnError(
+            f"delay of the stream {stream.name!r}: missing, so nothing says how late its rows "
+            f'may be. Give delay="10 seconds", or call df.withWatermark({column.name!r}, '
+            "'10 seconds') before."
+        )
+    return replace(stream, time=column.name)
+
+
+def time_example(stream: StreamSpec) -> str:
+    timestamps = [column.name for column in stream.columns if column.type == "timestamp"]
+    time = timestamps[0] if timestamps else "..."
+    return f'wm.stream(df, "{stream.name}", time="{time}", ...)'
+
+
+def _timestamps(stream: StreamSpec) -> str:
+    names = [column.name for column in stream.columns if column.type == "timestamp"]
+    return f" Of that type here: {', '.join(names)}." if names else " No column here is."
