@@ -13,7 +13,7 @@ from unittest import mock
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.conformance.join import Batch, Join, at, table
@@ -245,7 +245,7 @@ MEMORY = st.sampled_from([300, 1_500, 5_000])
 def test_nothing_is_lost_and_nothing_comes_twice(how: str) -> None:
     deferred = owed = 0
 
-    @examples(80)
+    @examples(40)
     @given(run=runs([how]), memory=MEMORY, most=st.sampled_from([3, 256]))
     def check(run: Run, memory: int, most: int) -> None:
         nonlocal deferred, owed
@@ -275,7 +275,7 @@ def check_event_times(join: Join, run: Run, results: list[pa.Table]) -> None:
 def test_promises_and_stages_together() -> None:
     deferred = 0
 
-    @examples(200)
+    @examples(100)
     @given(history=promises.histories(), memory=MEMORY, most=st.sampled_from([3, 256]))
     def check(history: promises.History, memory: int, most: int) -> None:
         nonlocal deferred
@@ -316,12 +316,42 @@ def timed_promises() -> st.SearchStrategy[tuple[Any, ...]]:
 PROMISING = pa.schema([("k", pa.int64()), ("t", INSTANT), ("n", pa.int64()), ("end", pa.bool_())])
 
 
+#: A row that comes out when its time is over, and whose key is then closed.
+TIME_WAS_OVER = (
+    "left",
+    False,
+    False,
+    [
+        ([(0, 0, 0), (1, -3, 0)], [], [], []),
+        ([], [], [], []),
+        ([], [], [], []),
+        ([], [(0, 1, 0)], [], []),
+        ([], [], [0], []),
+        ([], [], [], []),
+        ([], [], [], [1]),
+    ],
+    1500,
+    set(),
+)
+#: A row of a key that is over, and then over in its own stream too, while it owes something.
+LEFT_TOO_EARLY = (
+    "right",
+    False,
+    True,
+    [([(0, 0, 0)] * 3, [], [1], []), ([], [(1, 0, 0)], [], [1])],
+    300,
+    set(),
+)
+
+
 def test_debts_that_outlast_a_step_and_promises() -> None:
     """Streams with times and promises: debts stay from step to step while keys close."""
     owed = 0
 
-    @examples(250)
+    @examples(120)
     @given(case=timed_promises())
+    @example(case=TIME_WAS_OVER)
+    @example(case=LEFT_TOO_EARLY)
     def check(case: tuple[Any, ...]) -> None:
         nonlocal owed
         how, unique, emit, steps, memory, restarts = case

@@ -241,9 +241,8 @@ class Purging:
             chosen = np.flatnonzero(complete)
             if not len(chosen):
                 continue
-            if self._layout.preserved[stream]:
-                codes = closing.waiting.column(CODE).take(pa.array(chosen)).drop_null()
-                yield from self._conclude(stream, codes.to_numpy(), counters, settle)
+            leaving = closing.waiting.take(pa.array(chosen))
+            yield from self._conclude(leaving, counters, settle)
             counters.streams[stream].propagated += len(chosen)
             counters.results -= len(chosen)  # they leave among the results, but are none
             yield from self._output.alone(stream, closing.waiting, chosen, punctuation=True)
@@ -251,16 +250,23 @@ class Purging:
             closing.waiting = rest if len(rest) else None
 
     def _conclude(
-        self, stream: int, codes: Ints, counters: Counters, settle: Settle
+        self, leaving: pa.RecordBatch, counters: Counters, settle: Settle
     ) -> Iterator[pa.RecordBatch]:
-        """Be done with stored rows of complete keys before their punctuation leaves. There
-        are some if the other stream's one has come, and was too far away in time."""
-        window = self._state.windows[stream]
-        for entry in list(window.entries):
-            found = np.flatnonzero(np.isin(codes_of(window.open(entry).rows), codes))
-            if len(found):
-                yield from settle(entry)
-                yield from self.let_go(stream, entry, found, counters)
+        """Be done with stored rows of complete keys before their punctuations leave: with
+        those that have yet to meet what is on disk, and with unmatched ones. There are some
+        if the other stream's one has come, and was too far away in time."""
+        owing = self._state.manifest.owing
+        keys, patterns = _closed_by(leaving)
+        for stream, window in enumerate(self._state.windows):
+            preserved = self._layout.preserved[stream]
+            for entry in list(window.entries):
+                if not preserved and entry.id not in owing:
+                    continue
+                found = _with_keys(window.open(entry), keys)
+                if len(found) or patterns:
+                    yield from settle(entry)
+                if preserved:
+                    yield from self.let_go(stream, entry, found, counters)
 
     def _completed(self, stream: int, closing: Closing, waiting: pa.RecordBatch) -> Bools:
         other = self._closings[1 - stream]
@@ -284,11 +290,7 @@ class Purging:
 
 def positions(segment: Segment, closing: Closing, key_columns: Sequence[str]) -> Positions:
     """Where a segment has rows with a key that has been closed since the last purge."""
-    keys = closing.unpurged
-    if segment.has_index and len(keys.low) < len(segment):
-        found = _in_ranges(segment.index, keys)
-    else:
-        found = np.flatnonzero(keys.contains(codes_of(segment.rows)))
+    found = _with_keys(segment, closing.unpurged)
     if closing.patterns is None:
         return found
     fits = np.zeros(len(segment), dtype=np.bool_)
@@ -296,6 +298,26 @@ def positions(segment: Segment, closing: Closing, key_columns: Sequence[str]) ->
     for pattern in closing.patterns.to_pylist():
         fits |= matches(segment.rows, pattern, tuple(key_columns))
     return np.flatnonzero(fits)
+
+
+def _with_keys(segment: Segment, keys: KeySet) -> Positions:
+    """Where a segment has rows with such keys. With an index, it takes time for those alone."""
+    if segment.has_index and len(keys.low) < len(segment):
+        return _in_ranges(segment.index, keys)
+    return np.flatnonzero(keys.contains(codes_of(segment.rows)))
+
+
+def _closed_by(punctuations: pa.RecordBatch) -> tuple[KeySet, bool]:
+    """The keys that punctuations close, and whether there are patterns among them."""
+    constant = punctuations.column(CODE).is_valid().to_numpy(zero_copy_only=False)
+    keys, patterns = KeySet().with_codes(codes_or_zero(punctuations)[constant]), False
+    for position in np.flatnonzero(~constant).tolist():
+        low, high = bounds(punctuations.slice(position, 1))
+        if low is None or high is None:
+            patterns = True
+        else:
+            keys = keys.with_ranges(np.array([low]), np.array([high]))
+    return keys, patterns
 
 
 def _in_ranges(index: Index, keys: KeySet) -> Positions:
