@@ -18,7 +18,6 @@ from watersmeet import testing
 from watersmeet.spec import JOIN_TYPES, MULTIWAY_JOIN_TYPES
 from watersmeet.testing import LocalStream
 
-
 #: Every join type of two streams, and those of many, of 3, 4 and 6.
 JOINS = [
     *((how, "ab") for how in JOIN_TYPES),
