@@ -22,14 +22,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 from rich.table import Table
 
 import watersmeet as wm
-from benchmarks.harness import DEFAULT, PROVIDER, ROCKSDB, floor
+from benchmarks.harness import DEFAULT, PROVIDER, ROCKSDB, floor, stream
 from watersmeet.testing import LocalJoin, LocalStream
 
 console = Console(width=110)
@@ -66,12 +66,6 @@ def write(folder: Path, batches: int) -> None:
             }
         )
         pq.write_table(access, folder / "access" / f"{number:04}.parquet")
-
-
-def stream(spark: SparkSession, folder: Path, name: str) -> DataFrame:
-    schema = spark.read.parquet(str(folder / name)).schema
-    reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
-    return reader.parquet(str(folder / name))
 
 
 def start(spark: SparkSession, way: str, folder: Path, checkpoint: Path) -> StreamingQuery:

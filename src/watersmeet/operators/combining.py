@@ -31,7 +31,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.operators import sequence
-from watersmeet.operators.base import END_OF_TIME, Counters
+from watersmeet.operators.base import Counters
 from watersmeet.operators.fanout import FanOut
 from watersmeet.operators.keys import same_keys
 from watersmeet.operators.layout import JoinLayout
@@ -196,8 +196,8 @@ class Combining:
         parts: list[Find] = []
         if not len(looking.codes):
             return Finds(stream, window, parts, counts)
-        earliest = -END_OF_TIME if before is None else int(looking.times.min()) - before
-        latest = END_OF_TIME if after is None else int(looking.times.max()) + after
+        earliest = None if before is None else int(looking.times.min()) - before
+        latest = None if after is None else int(looking.times.max()) + after
         for entry in window.overlapping(earliest, latest):
             stored = window.open(entry)
             ranges, index = find(looking, stored, before, after)

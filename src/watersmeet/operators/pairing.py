@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.operators.base import END_OF_TIME, Counters
+from watersmeet.operators.base import Counters
 from watersmeet.operators.fanout import FanOut
 from watersmeet.operators.keys import same_keys
 from watersmeet.operators.layout import JoinLayout
@@ -47,8 +47,8 @@ class Pairing:
     def overlapping(self, stream: int, fresh: Segment) -> list[Entry]:
         """The stored segments of the other stream that are close enough in time."""
         before, after = self._reach(stream)
-        earliest = -END_OF_TIME if before is None else fresh.min_time - before
-        latest = END_OF_TIME if after is None else fresh.max_time + after
+        earliest = None if before is None else fresh.min_time - before
+        latest = None if after is None else fresh.max_time + after
         return list(self._state.windows[1 - stream].overlapping(earliest, latest))
 
     def results(

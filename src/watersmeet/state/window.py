@@ -104,10 +104,13 @@ class Window:
             self._bitmaps[name] = bitmap
         return bitmap
 
-    def overlapping(self, earliest: int, latest: int) -> Iterator[Entry]:
-        """The entries that may hold rows with a time in [earliest, latest]."""
+    def overlapping(self, earliest: int | None, latest: int | None) -> Iterator[Entry]:
+        """The entries that may hold rows with a time in [earliest, latest]; None: without
+        bound."""
         for entry in self.entries:
-            if entry.min_time <= latest and entry.max_time >= earliest:
+            if (latest is None or entry.min_time <= latest) and (
+                earliest is None or entry.max_time >= earliest
+            ):
                 yield entry
 
     @property
