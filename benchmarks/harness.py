@@ -23,7 +23,6 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 from rich.table import Table
@@ -57,11 +56,11 @@ class Run:
         return self.state_bytes / self.state_rows if self.state_rows else 0.0
 
 
-def stream(spark: SparkSession, folder: Path, name: str) -> DataFrame:
+def stream(spark: SparkSession, folder: Path, name: str, *, files: int = 1) -> DataFrame:
+    """A folder of files, so many of them a micro-batch."""
     schema = spark.read.parquet(str(folder / name)).schema
-    return (
-        spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder / name))
-    )
+    reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", files)
+    return reader.parquet(str(folder / name))
 
 
 #: From the streams by name, and the window, to the result; and the state store provider.
@@ -91,7 +90,7 @@ def start(
     build, provider = way
     spark.conf.set(PROVIDER, provider)
     streams = {name: stream(spark, folder, name) for name in workload.streams}
-    joined = build(streams, workload.window).observe("bench", F.count(F.lit(1)).alias("n"))
+    joined = build(streams, workload.window)
     return (
         joined.writeStream.format("noop")
         .option("checkpointLocation", str(checkpoint))
@@ -100,18 +99,23 @@ def start(
     )
 
 
+def warm_up(begin: Callable[[Path], StreamingQuery]) -> None:
+    """Have a query run over its files, again and again, from an empty checkpoint each time."""
+    until = time.monotonic() + WARM_UP_SECONDS
+    while (left := until - time.monotonic()) > 0:  # few files are soon through
+        checkpoint = Path(tempfile.mkdtemp(prefix="watersmeet-bench-"))
+        query = begin(checkpoint)
+        query.awaitTermination(max(1, round(left)))
+        query.stop()
+        shutil.rmtree(checkpoint, ignore_errors=True)
+
+
 def run(
     spark: SparkSession, name: str, way: Way, workload: Workload, folder: Path, *, steady: int
 ) -> Run:
     """Run one way over all files; judge it by the last ``steady`` micro-batches with data."""
     with console.status(f"{workload.name}: {name}, warming up"):
-        until = time.monotonic() + WARM_UP_SECONDS
-        while (left := until - time.monotonic()) > 0:  # few files are soon through
-            checkpoint = Path(tempfile.mkdtemp(prefix="watersmeet-bench-"))
-            query = start(spark, way, workload, folder, checkpoint)
-            query.awaitTermination(max(1, round(left)))
-            query.stop()
-            shutil.rmtree(checkpoint, ignore_errors=True)
+        warm_up(lambda checkpoint: start(spark, way, workload, folder, checkpoint))
     with console.status(f"{workload.name}: {name}"):
         checkpoint = Path(tempfile.mkdtemp(prefix="watersmeet-bench-"))
         query = start(spark, way, workload, folder, checkpoint)
@@ -131,7 +135,7 @@ def run(
         workload=workload.name,
         batch_ms=batch_ms,
         rows_per_second=len(workload.streams) * workload.rows / batch_ms * 1000,
-        results=sum(p.observedMetrics["bench"]["n"] for p in data),
+        results=sum(p.sink.numOutputRows for p in data),
         state_rows=state_rows,
         state_bytes=sum(file.stat().st_size for file in files),
     )

@@ -17,19 +17,19 @@ import shutil
 import statistics
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 from rich.table import Table
 
 import watersmeet as wm
-from benchmarks.harness import DEFAULT, PROVIDER, ROCKSDB, floor, stream
+from benchmarks.harness import DEFAULT, PROVIDER, ROCKSDB, floor, stream, warm_up
 from watersmeet.testing import LocalJoin, LocalStream
 
 console = Console(width=110)
@@ -37,6 +37,8 @@ console = Console(width=110)
 RECORDS = 400_000  # a micro-batch
 FILLED = 2_000_000 // RECORDS  # micro-batches before those that are timed
 TIMED = 3
+PASSES = 3
+CORES = 2  # and so many files of records a micro-batch: one core alone would read one
 PER_ITEM = 1_000
 LATEST = 10
 
@@ -65,11 +67,16 @@ def write(folder: Path, batches: int) -> None:
                 "over": np.concatenate([np.zeros(len(read), bool), np.ones(len(over), bool)]),
             }
         )
-        pq.write_table(access, folder / "access" / f"{number:04}.parquet")
+        for part in range(CORES):
+            rows = slice(part * len(access) // CORES, (part + 1) * len(access) // CORES)
+            pq.write_table(
+                access.slice(rows.start, rows.stop - rows.start),
+                folder / "access" / f"{number:04}-{part}.parquet",
+            )
 
 
 def start(spark: SparkSession, way: str, folder: Path, checkpoint: Path) -> StreamingQuery:
-    news, access = stream(spark, folder, "news"), stream(spark, folder, "access")
+    news, access = stream(spark, folder, "news"), stream(spark, folder, "access", files=CORES)
     if way == "ours":
         spark.conf.set(PROVIDER, ROCKSDB)
         streams = [
@@ -82,30 +89,33 @@ def start(spark: SparkSession, way: str, folder: Path, checkpoint: Path) -> Stre
     else:
         spark.conf.set(PROVIDER, ROCKSDB if way == "native, RocksDB" else DEFAULT)
         joined = news.join(access.where("not over"), "sno")
-    joined = joined.observe("bench", F.count(F.lit(1)).alias("n"))
     writer = joined.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
     return writer.trigger(availableNow=True).start()
 
 
-def run(spark: SparkSession, way: str, folder: Path) -> dict[str, float]:
-    checkpoint = Path(tempfile.mkdtemp(prefix="watersmeet-bench-"))
-    with console.status(way):
-        query = start(spark, way, folder, checkpoint)
-        query.awaitTermination()
-    data = [progress for progress in query.recentProgress if progress.numInputRows]
-    times = [p.durationMs["triggerExecution"] for p in data[FILLED:]]
+def run(spark: SparkSession, way: str, folder: Path, *, passes: int = 1) -> dict[str, float]:
+    """Run one way over all files, so many times; judge it by the micro-batches with data
+    after two million records."""
+    times: list[float] = []
+    for number in range(passes):
+        checkpoint = Path(tempfile.mkdtemp(prefix="watersmeet-bench-"))
+        with console.status(f"{way}, pass {number + 1} of {passes}"):
+            query = start(spark, way, folder, checkpoint)
+            query.awaitTermination()
+        shutil.rmtree(checkpoint, ignore_errors=True)
+        data = [progress for progress in query.recentProgress if progress.numInputRows]
+        times += [p.durationMs["triggerExecution"] for p in data[FILLED:]]
     if way == "floor":
         stored = [0]
     elif way == "ours":
         stored = [record.state_rows for record in wm.metrics(query)]
     else:
         stored = [sum(op.numRowsTotal for op in p.stateOperators) for p in data]
-    shutil.rmtree(checkpoint, ignore_errors=True)
     result = {
         "rows_per_second": RECORDS / statistics.median(times) * 1000,
         "peak": max(stored),
         "last": stored[-1],
-        "results": sum(p.observedMetrics["bench"]["n"] for p in data),
+        "results": sum(p.sink.numOutputRows for p in data),
     }
     console.print(
         f"  {way}: {result['rows_per_second']:,.0f} records/s; most rows stored "
@@ -150,7 +160,7 @@ def purging() -> dict[str, float]:
 
 
 def main() -> None:
-    spark = wm.local_session(cores=2, memory="8g", name="watersmeet-bench")
+    spark = wm.local_session(cores=CORES, memory="8g", name="watersmeet-bench")
     spark.sparkContext.setLogLevel("ERROR")
     spark.conf.set("spark.sql.shuffle.partitions", "2")
     folder = Path(tempfile.mkdtemp(prefix="watersmeet-bench-data-"))
@@ -163,8 +173,9 @@ def main() -> None:
         ways = ("ours", "native, RocksDB", "native, default", "floor")
         runs = {}
         for way in ways:
-            for _ in range(3):  # the JVM compiles what it uses; the last time counts
-                runs[way] = run(spark, way, folder / "short")
+            with console.status(f"{way}, warming up"):
+                warm_up(partial(start, spark, way, folder / "short"))
+            runs[way] = run(spark, way, folder / "short", passes=PASSES)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     joins = {way: r for way, r in runs.items() if way != "floor"}

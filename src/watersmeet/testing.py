@@ -208,9 +208,8 @@ class LocalJoin:
         columns = {PUNCTUATION: flags["flag"].to_arrow()}
         kind = _arrow_type(self.spec.key_types[0])
         for name, bound in ((LOW, given.low), (HIGH, given.high)):
-            if is_exact(self.spec):
-                values = pa.nulls(len(rows), kind) if bound is None else rows.column(bound)
-                columns[name] = _code([values.cast(kind)], exact=True)
+            if is_exact(self.spec) and bound is not None:
+                columns[name] = _code([rows.column(bound).cast(kind)], exact=True)
         return columns
 
 

@@ -154,6 +154,16 @@ class TestPunctuations:
         join.batch(access=table(schema, [(None, None, None, True)]))  # everything
         assert join.state_rows() == [0, 0]
 
+    @pytest.mark.parametrize(("bounds", "left"), [({"high": "to"}, 4), ({"low": "to"}, 5), ({}, 0)])
+    def test_a_bound_that_is_not_named_leaves_that_side_open(
+        self, tmp_path: Path, bounds: dict[str, str], left: int
+    ) -> None:
+        ranged = Punctuation(when='"end"', **bounds)
+        join = joined(tmp_path, access={"punctuation": ranged}, buckets=2)
+        join.batch(news=news(*range(10)))
+        join.batch(access=table(ACCESS, [(None, None, True, 5)]))
+        assert join.state_rows() == [left, 0]
+
     def test_a_pattern_closes_the_keys_that_fit(self, tmp_path: Path) -> None:
         one = pa.schema([("site", pa.string()), ("n", pa.int64()), ("end", pa.bool_())])
         join = LocalJoin(

@@ -42,6 +42,23 @@ def brute_force(
     ]
 
 
+@settings(max_examples=100, deadline=None, print_blob=True)
+@given(
+    wanted=st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(0, 40), min_size=1),
+    others=st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(0, 40)),
+    bits=st.sampled_from([1, 3, 21]),
+)
+def test_a_table_finds_what_a_search_finds_however_many_share_a_place(
+    wanted: list[int], others: list[int], bits: int
+) -> None:
+    sorted_codes = np.sort(np.array(wanted, dtype=np.int64))
+    codes = np.array(wanted + others, dtype=np.int64)
+    with mock.patch.object(probing, "_TABLE_BITS", bits):
+        found, starts = probing._looked_up(codes, sorted_codes)
+    assert found.tolist() == np.flatnonzero(np.isin(codes, sorted_codes)).tolist()
+    assert starts.tolist() == np.searchsorted(sorted_codes, codes[found]).tolist()
+
+
 @settings(max_examples=150, deadline=None, print_blob=True)
 @given(
     new=rows,

@@ -96,7 +96,7 @@ def test_work_is_counted(query: StreamingQuery) -> None:
 
 def test_listeners_see_the_same_numbers(query: StreamingQuery) -> None:
     for progress, record in zip(query.recentProgress, wm.metrics(query), strict=True):
-        seen = progress.observedMetrics["watersmeet: left join of a and b"]["counters"]
+        seen = progress.observedMetrics["watersmeet: left join of a and b"]["step"]["counters"]
         assert seen["results"] == record.results
         assert seen["a.rows"] == record.streams["a"].rows
         assert seen["b.late"] == record.streams["b"].late

@@ -19,6 +19,7 @@ def test_a_local_session_has_what_a_join_needs(spark: SparkSession) -> None:
     assert {name: spark.conf.get(name) for name in SETTINGS} == SETTINGS
     assert spark.sparkContext.master == "local[2]"
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
+    assert spark.conf.get("spark.python.unix.domain.socket.enabled") == "true"
 
 
 def test_configure_adds_the_settings_to_a_builder_of_your_own(spark: SparkSession) -> None:

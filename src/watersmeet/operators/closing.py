@@ -187,20 +187,27 @@ def matches(
     return fits
 
 
-def split(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
-    """The data among rows, and the punctuations."""
+def split(rows: pa.RecordBatch, *, ranges: bool) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
+    """The data among rows, and the punctuations; with ``ranges``, with both of their bounds,
+    though a bound that no column gives does not travel."""
     if PUNCTUATION not in rows.schema.names:
         return rows, None
     flags = rows.column(PUNCTUATION).fill_null(False)
-    data = rows.filter(pc.invert(flags))
+    punctuations = rows.filter(flags)
+    for name in (LOW, HIGH):
+        if ranges and name not in rows.schema.names:
+            punctuations = punctuations.append_column(name, pa.nulls(len(punctuations), pa.int64()))
+    data = rows.filter(pc.invert(flags)) if len(punctuations) else rows
     kept = [name for name in rows.schema.names if name not in (PUNCTUATION, LOW, HIGH)]
-    return data.select(kept), rows.filter(flags)
+    return data.select(kept), punctuations
 
 
 def for_one_bucket(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
     """The rows that belong to the bucket of their key, and those that belong to every
     bucket: punctuations of more than one key."""
     if PUNCTUATION not in rows.schema.names:
+        return rows, rows.slice(0, 0)
+    if not rows.column(CODE).null_count:
         return rows, rows.slice(0, 0)
     wide = pc.and_(rows.column(PUNCTUATION).fill_null(False), rows.column(CODE).is_null())
     return rows.filter(pc.invert(wide)), rows.filter(wide)

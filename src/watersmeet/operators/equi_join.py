@@ -110,7 +110,7 @@ class EquiJoin:
             taken: list[pa.RecordBatch | None] = []
             for stream, rows in enumerate(chunk):
                 if rows is not None and len(rows):
-                    rows, punctuations = split(rows)
+                    rows, punctuations = split(rows, ranges=self.layout.exact)
                     purging.note(stream, punctuations)
                     own = self.layout.inputs[stream].own_watermark
                     rows = self._in_time(stream, rows, previous if own else watermark, counters)

@@ -14,8 +14,9 @@ ranges at once. Which side is which decides the cost:
   forget it.
 
 Where many search among few, a filter first drops almost all that cannot match: a table
-of bits with one set for each searched code. It looks at a row in about a nanosecond; a
-binary search takes fifty.
+of bits with one set for each searched code. It looks at a row in about a nanosecond. If many
+are left, they look their codes up in a table that has the place of every searched code: ten
+nanoseconds a row, where a binary search takes a hundred.
 
 The ranges are given out in pieces of bounded size: a row that matches millions
 of stored rows is spread over as many pieces as it needs.
@@ -37,6 +38,8 @@ NEAR = 1 << 15
 _FILTER_BELOW = 4
 #: The filter has 32 places for each wanted row, but at most 2 ** so many.
 _FILTER_BITS = 20
+#: The table has 8 places for each wanted row, but at most 2 ** so many.
+_TABLE_BITS = 21
 #: 2**64 divided by the golden ratio: Fibonacci hashing spreads runs of integers.
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
@@ -92,8 +95,12 @@ def spread(low: Ints, high: Ints, size: int) -> Iterator[tuple[Ints, Ints]]:
     ends = np.cumsum(counts)
     starts = ends - counts
     total = int(ends[-1]) if len(ends) else 0
+    single = total == len(low) and bool((counts == 1).all())
     for start in range(0, total, size):
         stop = min(start + size, total)
+        if single:
+            yield np.arange(start, stop), low[start:stop]
+            continue
         first = int(np.searchsorted(ends, start, side="right"))
         last = int(np.searchsorted(ends, stop, side="left"))
         numbers = np.arange(first, last + 1)
@@ -134,7 +141,7 @@ def probe(new: Segment, stored: Segment, before: int | None, after: int | None) 
         nothing = np.empty(0, dtype=np.int64)
         return Ranges(nothing, nothing, nothing, nothing, swapped=False)
     if stored.has_index or len(stored) < len(new):
-        searchers = Searchers.of(new, in_order=len(stored) > NEAR)
+        searchers = Searchers.of(new, in_order=len(stored) > max(NEAR, len(new)))
         return _search(searchers, stored.index, bounds, _reach(new, stored), swapped=False)
     searchers = Searchers.of(stored, in_order=False)
     return _search(searchers, new.index, bounds.mirrored, _reach(stored, new), swapped=True)
@@ -160,23 +167,60 @@ def _reach(searching: Segment, searched: Segment) -> tuple[int, int]:
 def _search(
     searchers: Searchers, index: Index, bounds: _Bounds, reach: tuple[int, int], *, swapped: bool
 ) -> Ranges:
-    if len(index.codes) <= _FILTER_BELOW * len(searchers.codes):
-        searchers = searchers.only(np.flatnonzero(_filtered(searchers.codes, index.codes)))
-    low = np.searchsorted(index.codes, searchers.codes, side="left")
-    candidates = index.codes[np.minimum(low, len(index.codes) - 1)]
-    found = np.flatnonzero(candidates == searchers.codes)
-    low = low[found]
-    high = _ends(index, low, searchers.codes[found])
-    if len(found) and bounds.before is not None and reach[0] > bounds.before:
+    found, start = _starts(searchers.codes, index.codes)
+    end = _ends(index, start, searchers.codes[found])
+    low, high = start, end
+    if bounds.before is not None and reach[0] > bounds.before:
         targets = searchers.times[found] - bounds.before
         low = bisect(index.times, low, high, targets, side="left")
-    if len(found) and bounds.after is not None and reach[1] > bounds.after:
+    if bounds.after is not None and reach[1] > bounds.after:
         targets = searchers.times[found] + bounds.after
         high = bisect(index.times, low, high, targets, side="right")
-    kept = np.flatnonzero(low < high)
-    found = found[kept]
+    if low is not start or high is not end:
+        kept = np.flatnonzero(low < high)
+        found, low, high = found[kept], low[kept], high[kept]
     rows = found if searchers.rows is None else searchers.rows[found]
-    return Ranges(rows, low[kept], high[kept], index.order, swapped)
+    return Ranges(rows, low, high, index.order, swapped)
+
+
+def _starts(codes: Ints, wanted: Ints) -> tuple[Ints, Ints]:
+    """Which codes are among the wanted ones, which are sorted, and where those begin there."""
+    chosen = None
+    if len(wanted) <= _FILTER_BELOW * len(codes):
+        chosen = np.flatnonzero(_filtered(codes, wanted))
+        codes = codes[chosen]
+    found, low = (_looked_up if len(wanted) <= len(codes) else _searched)(codes, wanted)
+    return found if chosen is None else chosen[found], low
+
+
+def _searched(codes: Ints, wanted: Ints) -> tuple[Ints, Ints]:
+    """The same, by binary search."""
+    low = np.searchsorted(wanted, codes, side="left")
+    found = np.flatnonzero(wanted[np.minimum(low, len(wanted) - 1)] == codes)
+    return found, low[found]
+
+
+def _looked_up(codes: Ints, wanted: Ints) -> tuple[Ints, Ints]:
+    """The same, by a table of where each wanted code begins, at the place it is hashed to. Of
+    codes that share a place the last is there; the others are searched for."""
+    starts = np.flatnonzero(np.append(True, wanted[1:] != wanted[:-1]))
+    bits = min(len(starts).bit_length() + 3, _TABLE_BITS)
+    table = np.zeros(1 << bits, dtype=np.int32)
+    places = _place(wanted[starts], bits)
+    table[places] = starts
+    at = _place(codes, bits)
+    low = table.take(at).astype(np.int64)
+    equal = wanted.take(low) == codes
+    displaced = table[places] != starts
+    if displaced.any():
+        shared = np.zeros(1 << bits, dtype=np.bool_)
+        shared[places[displaced]] = True
+        rest = np.flatnonzero(shared.take(at) & ~equal)
+        there = np.searchsorted(wanted, codes[rest], side="left")
+        low[rest] = np.minimum(there, len(wanted) - 1)
+        equal[rest] = wanted[low[rest]] == codes[rest]
+    found = np.flatnonzero(equal)
+    return found, low[found]
 
 
 def _ends(index: Index, low: Ints, codes: Ints) -> Ints:

@@ -7,7 +7,7 @@ only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,7 @@ from watersmeet.operators.closing import for_one_bucket
 from watersmeet.spark.arrow import canonical_rows
 from watersmeet.spark.buckets import bucket_numbers
 from watersmeet.spark.worker import settle
-from watersmeet.state.segment import CODE, TIME, concat, to_ipc
+from watersmeet.state.segment import CODE, TIME, concat
 
 #: What travels to the operator.
 CAPSULE = T.StructType(
@@ -41,8 +41,11 @@ _CAPSULE_ARROW = pa.schema(
 )
 
 #: A task packs so many rows, or so many bytes, at a time.
-PACK_ROWS = 1 << 18
+PACK_ROWS = 1 << 16
 PACK_BYTES = 64 << 20
+#: A capsule has about so many bytes at most. Spark hands the operator as many capsules at
+#: once as ``spark.sql.execution.arrow.maxRecordsPerBatch`` says, whatever their size.
+CAPSULE_BYTES = 128 << 10
 
 
 @dataclass(frozen=True)
@@ -62,20 +65,21 @@ class Pack:
         if context is not None and context.partitionId() == 0:
             yield self._capsules([(bucket, None) for bucket in self.bucket_ids])
         waiting: list[pa.RecordBatch] = []
+        rows = size = 0
         for batch in batches:
             waiting.append(batch)
-            rows, size = sum(map(len, waiting)), sum(b.nbytes for b in waiting)
+            rows, size = rows + len(batch), size + batch.nbytes
             if rows >= PACK_ROWS or size >= PACK_BYTES:
                 yield self._pack(waiting)
-                waiting = []
-        if sum(map(len, waiting)):
+                waiting, rows, size = [], 0, 0
+        if rows:
             yield self._pack(waiting)
 
     def _pack(self, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
         rows = canonical_rows(concat(batches))
-        count = len(self.bucket_ids)
+        count, most = len(self.bucket_ids), max(1, CAPSULE_BYTES * len(rows) // max(1, rows.nbytes))
         if count == 1:
-            return self._capsules([(self.bucket_ids[0], rows)])
+            return self._capsules([(self.bucket_ids[0], part) for part in _parts(rows, most)])
         rows, everywhere = for_one_bucket(rows)
         # Sixteen bits make numpy sort by radix: one pass, whatever the number of rows.
         numbers = bucket_numbers(rows.column(CODE), count).astype(
@@ -86,10 +90,9 @@ class Pack:
         ends = np.searchsorted(numbers[order], np.arange(count), side="right")
         slices, start = [], 0
         for bucket, end in zip(self.bucket_ids, ends.tolist(), strict=True):
-            if end > start:
-                slices.append((bucket, rows.slice(start, end - start)))
-            if len(everywhere):
-                slices.append((bucket, everywhere))
+            of_bucket = rows.slice(start, end - start)
+            slices += [(bucket, part) for part in _parts(of_bucket, most)]
+            slices += [(bucket, part) for part in _parts(everywhere, most)]
             start = end
         return self._capsules(slices)
 
@@ -101,12 +104,29 @@ class Pack:
                 pa.array([greatest_time(rows) for _, rows in slices], pa.int64()).view(
                     pa.timestamp("us", "UTC")
                 ),
-                pa.array(
-                    [None if rows is None else to_ipc(rows) for _, rows in slices], pa.binary()
-                ),
+                payloads([rows for _, rows in slices]),
             ],
             schema=_CAPSULE_ARROW,
         )
+
+
+def payloads(parts: Sequence[pa.RecordBatch | None]) -> pa.Array:
+    """Each of the record batches as an Arrow IPC stream, written where it stays; None as
+    null."""
+    sink, ends = pa.BufferOutputStream(), [0]
+    for rows in parts:
+        if rows is not None:
+            with pa.ipc.new_stream(sink, rows.schema) as writer:
+                writer.write_batch(rows)
+        ends.append(sink.tell())
+    valid = pa.array([rows is not None for rows in parts], pa.bool_()).buffers()[1]
+    offsets = pa.py_buffer(np.array(ends, dtype=np.int32))
+    return pa.Array.from_buffers(pa.binary(), len(parts), [valid, offsets, sink.getvalue()])
+
+
+def _parts(rows: pa.RecordBatch, most: int) -> list[pa.RecordBatch]:
+    """Rows, cut after every so many."""
+    return [rows.slice(start, most) for start in range(0, len(rows), most)]
 
 
 def greatest_time(rows: pa.RecordBatch | None) -> int | None:

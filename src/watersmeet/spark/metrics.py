@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from watersmeet.operators.base import Largest, StreamCounters
-from watersmeet.spark.counters import COUNTERS, LARGEST, NOTES
+from watersmeet.spark.counters import COUNTERS, LARGEST, NOTES, STEP
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -101,7 +101,7 @@ def metrics(query: StreamingQuery) -> list[StepMetrics]:
         for name, row in progress.observedMetrics.items():
             if name.startswith(_PREFIX):
                 join = name.removeprefix(_PREFIX)
-                records.append(_record(progress, join, row.asDict(recursive=True)))
+                records.append(_record(progress, join, row.asDict(recursive=True)[STEP]))
     return records
 
 

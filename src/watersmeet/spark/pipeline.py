@@ -60,7 +60,7 @@ def build(spec: JoinSpec, frames: Sequence[DataFrame], predicate: Predicate | No
         timeMode="eventTime" if timers else "none",
     )
     names = [stream.name for stream in spec.streams]
-    observed = steps.observe(observation_name(spec.how, names), *counters.observed(names))
+    observed = steps.observe(observation_name(spec.how, names), counters.observed(names))
     results = observed.where(F.col(counters.REPORT).isNull()).drop(counters.REPORT)
     return _with_event_time(spec, results) if spec.carries_event_time else results
 
@@ -136,9 +136,9 @@ def _punctuation(spec: JoinSpec, stream: StreamSpec) -> list[Column]:
         return []
     columns = [F.coalesce(F.expr(stream.punctuation.when), F.lit(False)).alias(PUNCTUATION)]
     for name, bound in ((LOW, stream.punctuation.low), (HIGH, stream.punctuation.high)):
-        if is_exact(spec):
-            value = F.lit(None) if bound is None else F.col(quoted(bound))
-            columns.append(_code(spec, [value.cast(_spark_type(spec.key_types[0]))]).alias(name))
+        if is_exact(spec) and bound is not None:
+            value = F.col(quoted(bound)).cast(_spark_type(spec.key_types[0]))
+            columns.append(_code(spec, [value]).alias(name))
     return columns
 
 

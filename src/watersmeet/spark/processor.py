@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -24,7 +24,7 @@ from pyspark.sql.streaming.stateful_processor import (
 
 from watersmeet.operators.base import END_OF_TIME, Counters
 from watersmeet.operators.equi_join import EquiJoin
-from watersmeet.spark.counters import COUNTERS, LARGEST, NOTES, REPORT, to_row
+from watersmeet.spark.counters import REPORT, report
 from watersmeet.spark.frames import to_frame
 from watersmeet.spark.worker import settle
 from watersmeet.state.bucket import BucketState
@@ -42,13 +42,7 @@ CHUNK_BYTES = 256 << 20
 #: Result pieces are gathered into frames of about so many rows or bytes.
 FRAME_ROWS = 1 << 16
 FRAME_BYTES = 8 << 20
-_LARGEST = pa.struct([("fanout", pa.int64()), ("stream", pa.string()), ("key", pa.string())])
-_REPORT = pa.field(
-    REPORT,
-    pa.struct(
-        [(COUNTERS, pa.list_(pa.int64())), (NOTES, pa.list_(pa.string())), (LARGEST, _LARGEST)]
-    ),
-)
+_REPORT = pa.field(REPORT, pa.string())
 
 
 @dataclass(frozen=True)
@@ -124,14 +118,13 @@ class JoinProcessor(StatefulProcessor):
         self._set_timer(state, watermark_ms, fired)
         state.commit()
         counters.step_ms = round((time.perf_counter() - began) * 1000)
-        numbers, largest = to_row(counters, state), asdict(counters.largest)
-        yield self._report({COUNTERS: numbers, NOTES: counters.notes, LARGEST: largest})
+        yield self._report(report(counters, state))
 
-    def _report(self, report: dict[str, Any]) -> DataFrameLike:
+    def _report(self, text: str) -> DataFrameLike:
         """A row that is no result: it carries the step's counters and notes."""
         schema = self._join.layout.output.append(_REPORT)
         nulls = [pa.nulls(1, field.type) for field in self._join.layout.output]
-        columns = [*nulls, pa.array([report], _REPORT.type)]
+        columns = [*nulls, pa.array([text], _REPORT.type)]
         return to_frame(pa.RecordBatch.from_arrays(columns, schema=schema))
 
     def _results(

@@ -41,8 +41,11 @@ class KeySet:
         """Which of the codes are in the set."""
         if not self:
             return np.zeros(len(codes), dtype=np.bool_)
-        at = np.searchsorted(self.low, codes, side="right") - 1
-        found: Bools = (at >= 0) & (codes <= self.high[np.maximum(at, 0)])
+        found: Bools = (codes >= self.low[0]) & (codes <= self.high[-1])
+        if len(self.low) > 1:
+            among = np.flatnonzero(found)
+            at = np.searchsorted(self.low, codes[among], side="right") - 1
+            found[among] = codes[among] <= self.high[at]
         return found
 
     def with_codes(self, codes: Ints) -> KeySet:

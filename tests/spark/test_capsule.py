@@ -1,0 +1,77 @@
+"""Packing rows into capsules, without a JVM."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from watersmeet.operators.closing import PUNCTUATION
+from watersmeet.spark.buckets import bucket_ids, bucket_numbers
+from watersmeet.spark.capsule import CAPSULE_BYTES, Pack, payloads
+from watersmeet.state.segment import CODE, TIME, concat, from_ipc
+
+
+def rows_of(codes: list[int | None], **columns: list[object]) -> pa.RecordBatch:
+    times = pa.array(range(len(codes)), pa.int64()).view(pa.timestamp("us", "UTC"))
+    return pa.RecordBatch.from_pydict({CODE: pa.array(codes, pa.int64()), TIME: times, **columns})
+
+
+def packed(pack: Pack, *batches: pa.RecordBatch) -> dict[int, list[pa.RecordBatch]]:
+    """The record batches in the capsules of each bucket."""
+    opened: dict[int, list[pa.RecordBatch]] = {}
+    for capsules in pack(iter(batches)):
+        for capsule in capsules.to_pylist():
+            rows = from_ipc(capsule["payload"])
+            greatest = max(row[TIME] for row in rows.to_pylist())
+            assert (capsule["stream"], capsule["event_time"]) == (pack.stream, greatest)
+            opened.setdefault(capsule["bucket"], []).append(rows)
+    return opened
+
+
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_every_row_is_in_one_capsule_of_its_bucket(count: int) -> None:
+    ids = tuple(bucket_ids(count))
+    batches = [rows_of(list(range(start, start + 50))) for start in range(0, 500, 50)]
+    opened = packed(Pack(1, ids), *batches)
+    for bucket, parts in opened.items():
+        assert set(bucket_numbers(concat(parts).column(CODE), count)) == {ids.index(bucket)}
+    codes = [code for parts in opened.values() for code in concat(parts).column(CODE).to_pylist()]
+    assert sorted(codes) == list(range(500))
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_capsules_stay_small_because_spark_hands_over_many_at_once(count: int) -> None:
+    random = np.random.default_rng(1)
+    texts = pa.array([random.bytes(1000) for _ in range(2000)], pa.binary())
+    rows = rows_of(list(range(2000)), text=texts)
+    opened = packed(Pack(0, tuple(bucket_ids(count))), rows)
+    parts = [part for parts in opened.values() for part in parts]
+    assert max(part.nbytes for part in parts) <= 1.1 * CAPSULE_BYTES
+    assert len(parts) <= rows.nbytes / CAPSULE_BYTES + 2 * count
+    assert sum(map(len, parts)) == 2000
+
+
+def test_a_row_larger_than_a_capsule_has_one_of_its_own() -> None:
+    rows = rows_of([1, 2, 3], text=[b"x" * (3 * CAPSULE_BYTES)] * 3)
+    assert [len(part) for part in packed(Pack(0, (0,)), rows)[0]] == [1, 1, 1]
+
+
+def test_a_punctuation_of_many_keys_goes_to_every_bucket() -> None:
+    ids = tuple(bucket_ids(2))
+    flags = pa.array([False, True, True, False])
+    opened = packed(Pack(0, ids), rows_of([1, None, 2, None], **{PUNCTUATION: flags}))
+    everywhere = [
+        sum(row[CODE] is None and row[PUNCTUATION] for row in concat(opened[bucket]).to_pylist())
+        for bucket in ids
+    ]
+    assert everywhere == [1, 1]
+    assert sum(len(part) for parts in opened.values() for part in parts) == 3 + 2
+
+
+def test_payloads_are_written_one_behind_the_other() -> None:
+    parts = [rows_of([1, 2]), None, rows_of([]), rows_of([3])]
+    written = payloads(parts)
+    written.validate(full=True)
+    read = [None if value is None else from_ipc(value) for value in written.to_pylist()]
+    assert read == parts
