@@ -5,8 +5,8 @@ Every way reads the same files, one file of each stream a micro-batch, and write
 to the same sink (``noop``). A micro-batch's time is Spark's own
 ``triggerExecution``; what is compared is the median over the micro-batches
 after the windows have filled. Before that, every way runs over the same files, again and
-again, for a minute, for the JVM to compile what it uses. All ways must give equally many
-results.
+again, for the JVM to compile what it uses: a minute at least, and until it gets no faster. All
+ways must give equally many results.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ import watersmeet as wm
 from benchmarks.workload import Workload
 
 DELAY = "10 seconds"
-WARM_UP_SECONDS = 60
+#: Warming up takes at least and at most so long, and ends when so many runs over all files
+#: were no faster than one before them.
+WARM_UP_SECONDS = (60, 120)
+WARM_UP_PASSES = 3
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 DEFAULT = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
@@ -100,14 +103,25 @@ def start(
 
 
 def warm_up(begin: Callable[[Path], StreamingQuery]) -> None:
-    """Have a query run over its files, again and again, from an empty checkpoint each time."""
-    until = time.monotonic() + WARM_UP_SECONDS
-    while (left := until - time.monotonic()) > 0:  # few files are soon through
+    """Have a query run over its files, again and again, from an empty checkpoint each time,
+    until it gets no faster."""
+    began, medians = time.monotonic(), []
+    least, most = WARM_UP_SECONDS
+    while (left := began + most - time.monotonic()) > 0:
         checkpoint = Path(tempfile.mkdtemp(prefix="watersmeet-bench-"))
         query = begin(checkpoint)
         query.awaitTermination(max(1, round(left)))
         query.stop()
         shutil.rmtree(checkpoint, ignore_errors=True)
+        medians.append(statistics.median(times_of(query) or [0]))
+        settled = len(medians) - 1 - medians.index(min(medians)) >= WARM_UP_PASSES
+        if settled and time.monotonic() - began > least:
+            return
+
+
+def times_of(query: StreamingQuery) -> list[int]:
+    """The milliseconds of each micro-batch with data."""
+    return [p.durationMs["triggerExecution"] for p in query.recentProgress if p.numInputRows]
 
 
 def run(
@@ -123,7 +137,7 @@ def run(
     # The last progress of all is a batch without data, which only purges state.
     data = [progress for progress in query.recentProgress if progress.numInputRows]
     assert len(data) == workload.batches, f"{name}: {len(data)} batches"
-    batch_ms = statistics.median(p.durationMs["triggerExecution"] for p in data[-steady:])
+    batch_ms = statistics.median(times_of(query)[-steady:])
     if name == "ours":
         record = [m for m in wm.metrics(query) if m.rows][-1]
         state_rows = record.state_rows
