@@ -205,9 +205,7 @@ def split(rows: pa.RecordBatch, *, ranges: bool) -> tuple[pa.RecordBatch, pa.Rec
 def for_one_bucket(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
     """The rows that belong to the bucket of their key, and those that belong to every
     bucket: punctuations of more than one key."""
-    if PUNCTUATION not in rows.schema.names:
-        return rows, rows.slice(0, 0)
-    if not rows.column(CODE).null_count:
+    if PUNCTUATION not in rows.schema.names or not rows.column(CODE).null_count:
         return rows, rows.slice(0, 0)
     wide = pc.and_(rows.column(PUNCTUATION).fill_null(False), rows.column(CODE).is_null())
     return rows.filter(pc.invert(wide)), rows.filter(wide)

@@ -77,7 +77,8 @@ class Pack:
 
     def _pack(self, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
         rows = canonical_rows(concat(batches))
-        count, most = len(self.bucket_ids), max(1, CAPSULE_BYTES * len(rows) // max(1, rows.nbytes))
+        most = max(1, CAPSULE_BYTES * len(rows) // max(1, rows.nbytes))
+        count = len(self.bucket_ids)
         if count == 1:
             return self._capsules([(self.bucket_ids[0], part) for part in _parts(rows, most)])
         rows, everywhere = for_one_bucket(rows)
