@@ -108,15 +108,23 @@ def warm_up(begin: Callable[[Path], StreamingQuery]) -> None:
     began, medians = time.monotonic(), []
     least, most = WARM_UP_SECONDS
     while (left := began + most - time.monotonic()) > 0:
-        checkpoint = Path(tempfile.mkdtemp(prefix="watersmeet-bench-"))
-        query = begin(checkpoint)
-        query.awaitTermination(max(1, round(left)))
-        query.stop()
-        shutil.rmtree(checkpoint, ignore_errors=True)
+        query = completed(begin, max(1, round(left)))
         medians.append(statistics.median(times_of(query) or [0]))
         settled = len(medians) - 1 - medians.index(min(medians)) >= WARM_UP_PASSES
         if settled and time.monotonic() - began > least:
             return
+
+
+def completed(
+    begin: Callable[[Path], StreamingQuery], seconds: int | None = None
+) -> StreamingQuery:
+    """Have a query run over its files, from an empty checkpoint, for so long at most."""
+    checkpoint = Path(tempfile.mkdtemp(prefix="watersmeet-bench-"))
+    query = begin(checkpoint)
+    query.awaitTermination(seconds)
+    query.stop()
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    return query
 
 
 def times_of(query: StreamingQuery) -> list[int]:

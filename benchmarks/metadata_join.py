@@ -32,7 +32,16 @@ from rich.console import Console
 from rich.table import Table
 
 import watersmeet as wm
-from benchmarks.harness import DEFAULT, PROVIDER, ROCKSDB, floor, stream, times_of, warm_up
+from benchmarks.harness import (
+    DEFAULT,
+    PROVIDER,
+    ROCKSDB,
+    completed,
+    floor,
+    stream,
+    times_of,
+    warm_up,
+)
 from watersmeet.testing import LocalJoin, LocalStream
 
 console = Console(width=110)
@@ -70,12 +79,10 @@ def write(folder: Path, size: int, batches: int) -> None:
                 "over": np.concatenate([np.zeros(len(read), bool), np.ones(len(over), bool)]),
             }
         )
+        rows = -(-len(access) // CORES)
         for part in range(CORES):
-            rows = slice(part * len(access) // CORES, (part + 1) * len(access) // CORES)
-            pq.write_table(
-                access.slice(rows.start, rows.stop - rows.start),
-                folder / "access" / f"{number:04}-{part}.parquet",
-            )
+            file = folder / "access" / f"{number:04}-{part}.parquet"
+            pq.write_table(access.slice(part * rows, rows), file)
 
 
 def start(spark: SparkSession, way: str, folder: Path, checkpoint: Path) -> StreamingQuery:
@@ -103,11 +110,8 @@ def run(
     after two million records."""
     times: list[float] = []
     for number in range(passes):
-        checkpoint = Path(tempfile.mkdtemp(prefix="watersmeet-bench-"))
         with console.status(f"{way}, pass {number + 1} of {passes}"):
-            query = start(spark, way, folder, checkpoint)
-            query.awaitTermination()
-        shutil.rmtree(checkpoint, ignore_errors=True)
+            query = completed(partial(start, spark, way, folder))
         data = [progress for progress in query.recentProgress if progress.numInputRows]
         times += times_of(query)[FILLED // size :]
     if way == "floor":

@@ -20,7 +20,7 @@ from watersmeet.operators.closing import for_one_bucket
 from watersmeet.spark.arrow import canonical_rows
 from watersmeet.spark.buckets import bucket_numbers
 from watersmeet.spark.worker import settle
-from watersmeet.state.segment import CODE, TIME, concat
+from watersmeet.state.segment import CODE, TIME, concat, write_ipc
 
 #: What travels to the operator.
 CAPSULE = T.StructType(
@@ -117,8 +117,7 @@ def payloads(parts: Sequence[pa.RecordBatch | None]) -> pa.Array:
     sink, ends = pa.BufferOutputStream(), [0]
     for rows in parts:
         if rows is not None:
-            with pa.ipc.new_stream(sink, rows.schema) as writer:
-                writer.write_batch(rows)
+            write_ipc(rows, sink)
         ends.append(sink.tell())
     valid = pa.array([rows is not None for rows in parts], pa.bool_()).buffers()[1]
     offsets = pa.py_buffer(np.array(ends, dtype=np.int32))

@@ -188,7 +188,10 @@ def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 def encode(rows: pa.RecordBatch) -> bytes:
     """Rows as compressed Arrow IPC: the form kept in the store."""
-    return to_ipc(rows, compression="lz4")
+    sink = pa.BufferOutputStream()
+    write_ipc(rows, sink, compression="lz4")
+    value: bytes = sink.getvalue().to_pybytes()
+    return value
 
 
 def decode(value: bytes) -> pa.RecordBatch:
@@ -196,14 +199,11 @@ def decode(value: bytes) -> pa.RecordBatch:
     return from_ipc(value)
 
 
-def to_ipc(rows: pa.RecordBatch, *, compression: str | None = None) -> bytes:
-    """A record batch as an Arrow IPC stream."""
-    sink = pa.BufferOutputStream()
+def write_ipc(rows: pa.RecordBatch, sink: pa.NativeFile, *, compression: str | None = None) -> None:
+    """Write a record batch to a sink, as an Arrow IPC stream."""
     options = pa.ipc.IpcWriteOptions(compression=compression)
     with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
         writer.write_batch(rows)
-    value: bytes = sink.getvalue().to_pybytes()
-    return value
 
 
 def from_ipc(value: bytes | pa.Buffer) -> pa.RecordBatch:
