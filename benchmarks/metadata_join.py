@@ -49,7 +49,7 @@ console = Console(width=110)
 SIZES = (400_000, 1_000_000)  # records a micro-batch
 FILLED = 2_000_000  # records before those that are timed
 TIMED = 3  # micro-batches
-PASSES = 3
+PASSES = 5
 CORES = 2  # and so many files of records a micro-batch: one core alone would read one
 PER_ITEM = 1_000
 LATEST = 10

@@ -59,6 +59,24 @@ def test_a_table_finds_what_a_search_finds_however_many_share_a_place(
     assert starts.tolist() == np.searchsorted(sorted_codes, codes[found]).tolist()
 
 
+@settings(max_examples=100, deadline=None, print_blob=True)
+@given(
+    least=st.sampled_from([-(2**63), -7, 0, 2**63 - 41]),
+    wanted=st.lists(st.integers(0, 40), min_size=1),
+    others=st.lists(st.integers(-(2**63), 2**63 - 1)),
+)
+def test_a_place_for_every_code_finds_what_a_search_finds(
+    least: int, wanted: list[int], others: list[int]
+) -> None:
+    sorted_codes = np.sort(np.array([least + code for code in wanted], dtype=np.int64))
+    codes = np.array([least + code for code in range(41)] + others, dtype=np.int64)
+    with mock.patch.object(probing, "_addressed", wraps=probing._addressed) as addressed:
+        found, starts = probing._starts(codes, sorted_codes)
+    assert addressed.called
+    assert found.tolist() == np.flatnonzero(np.isin(codes, sorted_codes)).tolist()
+    assert starts.tolist() == np.searchsorted(sorted_codes, codes[found]).tolist()
+
+
 @settings(max_examples=150, deadline=None, print_blob=True)
 @given(
     new=rows,

@@ -321,13 +321,15 @@ def of_keys(kinds: dict[str, pa.DataType], keys: list[tuple[Any, ...]], value: s
     return pa.table({**columns, value: pa.array(range(len(keys)))})
 
 
-def batch_join(spark: SparkSession, a: pa.Table, b: pa.Table, schema: str) -> DataFrame:
-    """A full join on all columns of the schema; the tables have one more."""
+def batch_join(
+    spark: SparkSession, a: pa.Table, b: pa.Table, schema: str, how: str = "full"
+) -> DataFrame:
+    """A join on all columns of the schema; the tables have one more."""
     streams = [
         wm.stream(spark.createDataFrame(rows, T.StructType.fromDDL(f"{schema}, {value} bigint")), n)
         for n, rows, value in (("a", a, "x"), ("b", b, "y"))
     ]
-    return wm.join(streams, on=a.column_names[:-1], how="full")
+    return wm.join(streams, on=a.column_names[:-1], how=how)
 
 
 @pytest.mark.parametrize("name", KEYS)
@@ -335,11 +337,12 @@ def test_keys_of_every_type(spark: SparkSession, name: str) -> None:
     kind, values = KEYS[name]
     a = of_keys({"k": kind}, [(v,) for v in [*values, None, values[0]]], "x")
     b = of_keys({"k": kind}, [(v,) for v in [*values[1:], None, values[-1]]], "y")
-    joined = batch_join(spark, a, b, f"k {name}")
-    assert joined.schema["k"].dataType == T.DataType.fromDDL(name)
-    assert_same_rows(
-        table(joined), sql_join({"a": Stream(a, ["k"]), "b": Stream(b, ["k"])}, how="full")
-    )
+    for how in ("full", "inner"):
+        joined = batch_join(spark, a, b, f"k {name}", how)
+        assert joined.schema["k"] == T.StructField("k", T.DataType.fromDDL(name), how == "full")
+        assert_same_rows(
+            table(joined), sql_join({"a": Stream(a, ["k"]), "b": Stream(b, ["k"])}, how=how)
+        )
 
 
 def test_keys_of_several_columns(spark: SparkSession) -> None:

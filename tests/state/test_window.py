@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -73,8 +74,8 @@ def owned(window: Window) -> Iterator[str]:
 
 
 def commit(window: Window, *, until: int | None = None) -> None:
-    window.settle_bitmaps()
     window.compact(until=until)
+    window.write()
     assert values(window) == set(owned(window)), "the store holds what the entries name, no more"
 
 
@@ -114,6 +115,37 @@ def test_marks_are_kept_by_position(window: Window) -> None:
     again.mark(entry, np.array([], dtype=np.int64))
     commit(again)
     assert numbers(reopened(window, cached=False), marked=True) == [0, 3, 7, 19]
+
+
+def test_what_does_not_outlive_its_step_is_not_written(window: Window) -> None:
+    store = window.store
+    assert isinstance(store, MemoryStore)
+    entry = add(window, 1, 2, marked=(1,))
+    window.let_go(entry, np.array([0]))
+    assert window.open(entry).rows.column("n").to_pylist() == [1, 2]
+    with (
+        mock.patch.object(store, "put", wraps=store.put) as put,
+        mock.patch.object(store, "delete", wraps=store.delete) as delete,
+    ):
+        window.drop(entry)
+        kept = add(window, 3)
+        commit(window)
+    assert [call.args[0] for call in put.call_args_list] == kept.parts
+    assert not delete.called
+    assert [file.stem for file in Path(window.cache.folder).iterdir()] == [kept.id]
+
+
+def test_no_more_than_a_little_waits_to_be_written(
+    window: Window, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(window_module, "REWRITE_BELOW", 1500)
+    first = add(window, 1, 2, marked=(1,))
+    assert not values(window)
+    for number in range(5):
+        add(window, number)
+    assert values(window) >= {*first.parts, f"marks/{first.id}"}
+    window.drop(first)
+    commit(window)
 
 
 def test_dropping_a_segment_removes_everything_of_it(window: Window) -> None:

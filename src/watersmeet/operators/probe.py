@@ -13,10 +13,12 @@ ranges at once. Which side is which decides the cost:
   new rows than stored ones, it is cheaper to make an index of the segment, use it, and
   forget it.
 
-Where many search among few, a filter first drops almost all that cannot match: a table
-of bits with one set for each searched code. It looks at a row in about a nanosecond. If many
-are left, they look their codes up in a table that has the place of every searched code: ten
-nanoseconds a row, where a binary search takes a hundred.
+Where many search among few, tables take the place of a binary search, which takes a hundred
+nanoseconds a row. Searched codes that are close together, as numbered things are, get a table
+with a place for every code from the least to the greatest: four nanoseconds a row. Others:
+first a filter, a table of bits with one set for each searched code, drops almost all that
+cannot match, in about a nanosecond a row; those that are left look their codes up in a hash
+table, in ten.
 
 The ranges are given out in pieces of bounded size: a row that matches millions
 of stored rows is spread over as many pieces as it needs.
@@ -38,7 +40,9 @@ NEAR = 1 << 15
 _FILTER_BELOW = 4
 #: The filter has 32 places for each wanted row, but at most 2 ** so many.
 _FILTER_BITS = 20
-#: The table has 8 places for each wanted row, but at most 2 ** so many.
+#: A table has 8 places for each wanted row, or one for each code from the least to the greatest
+#: if that is at most 8 for each that searches; but at most 2 ** so many.
+_PLACES = 8
 _TABLE_BITS = 21
 #: 2**64 divided by the golden ratio: Fibonacci hashing spreads runs of integers.
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -187,6 +191,9 @@ def _starts(codes: Ints, wanted: Ints) -> tuple[Ints, Ints]:
     """Which codes are among the wanted ones, which are sorted, and where those begin there."""
     chosen = None
     if len(wanted) <= _FILTER_BELOW * len(codes):
+        span = int(wanted[-1]) - int(wanted[0]) + 1
+        if span <= min(_PLACES * len(codes), 1 << _TABLE_BITS):
+            return _addressed(codes, wanted, span)
         chosen = np.flatnonzero(_filtered(codes, wanted))
         codes = codes[chosen]
     found, low = (_looked_up if len(wanted) <= len(codes) else _searched)(codes, wanted)
@@ -200,11 +207,24 @@ def _searched(codes: Ints, wanted: Ints) -> tuple[Ints, Ints]:
     return found, low[found]
 
 
+def _addressed(codes: Ints, wanted: Ints, span: int) -> tuple[Ints, Ints]:
+    """The same, by a table of where each code begins, from the least wanted one to the
+    greatest. Its last place is for all other codes."""
+    starts = np.flatnonzero(np.append(True, wanted[1:] != wanted[:-1]))
+    table = np.full(span + 1, -1, dtype=np.int32)
+    table[wanted[starts] - wanted[0]] = starts
+    # Unsigned, what is below the least is far above the greatest.
+    distance = (codes - wanted[0]).view(np.uint64)
+    low = table.take(np.minimum(distance, np.uint64(span)).view(np.int64))
+    found = np.flatnonzero(low >= 0)
+    return found, low[found].astype(np.int64)
+
+
 def _looked_up(codes: Ints, wanted: Ints) -> tuple[Ints, Ints]:
     """The same, by a table of where each wanted code begins, at the place it is hashed to. Of
     codes that share a place the last is there; the others are searched for."""
     starts = np.flatnonzero(np.append(True, wanted[1:] != wanted[:-1]))
-    bits = min(len(starts).bit_length() + 3, _TABLE_BITS)
+    bits = min((_PLACES * len(starts)).bit_length(), _TABLE_BITS)
     table = np.zeros(1 << bits, dtype=np.int32)
     places = _place(wanted[starts], bits)
     table[places] = starts

@@ -78,14 +78,17 @@ def segment_cache(spark: SparkSession) -> SegmentCache:
 
 
 def result_schema(spec: JoinSpec, frames: Sequence[DataFrame]) -> T.StructType:
-    """The result's columns, in Spark's types."""
+    """The result's columns, in Spark's types. A key that has matched is not null; that Spark
+    need not look spares it a few nanoseconds a row."""
+    matched = spec.how in ("inner", "semi") and not spec.emit_punctuations
     fields = []
     for column in spec.output:
         if column.stream is None or column.column is None or column.key is not None:
             kind: T.DataType = T.DataType.fromDDL(_spark_type(column.type))
         else:
             kind = frames[column.stream].schema[column.column].dataType
-        fields.append(T.StructField(column.name, kind))
+        known = matched and column.key is not None
+        fields.append(T.StructField(column.name, kind, nullable=not known))
     return T.StructType(fields)
 
 

@@ -122,9 +122,13 @@ class JoinProcessor(StatefulProcessor):
 
     def _report(self, text: str) -> DataFrameLike:
         """A row that is no result: it carries the step's counters and notes."""
-        schema = self._join.layout.output.append(_REPORT)
-        nulls = [pa.nulls(1, field.type) for field in self._join.layout.output]
-        columns = [*nulls, pa.array([text], _REPORT.type)]
+        layout = self._join.layout
+        nothing = [
+            pa.nulls(1, field.type) if source.key is None else _zero(field.type)
+            for source, field in zip(layout.sources, layout.output, strict=True)
+        ]
+        columns = [*nothing, pa.array([text], _REPORT.type)]
+        schema = layout.output.append(_REPORT)
         return to_frame(pa.RecordBatch.from_arrays(columns, schema=schema))
 
     def _results(
@@ -168,6 +172,16 @@ class JoinProcessor(StatefulProcessor):
                     yield [concat(batches) if batches else None for batches in waiting]
                     waiting, size = [[] for _ in range(count)], 0
         yield [concat(batches) if batches else None for batches in waiting]
+
+
+def _zero(kind: pa.DataType) -> pa.Array:
+    """One value of a key's type: Spark may have been told that a key is never null.
+
+    >>> _zero(pa.string()).to_pylist(), _zero(pa.int32()).to_pylist()
+    ([''], [0])
+    """
+    _, *values = pa.nulls(1, kind).buffers()
+    return pa.Array.from_buffers(kind, 1, [None, *values])
 
 
 def gathered(results: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,8 +1,8 @@
 """A bucket's state: the windows of all streams, for the keys of one bucket.
 
 Opened at the start of a step and committed at its end; in between, everything
-that changed is either in the store already (segments) or written by
-:meth:`BucketState.commit` (marks and manifest).
+that changed is either in the store already (large segments) or written by
+:meth:`BucketState.commit` (small ones, bitmaps and the manifest).
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ class BucketState:
         """Merge segments where it is time, and write what changed."""
         owing = self.manifest.owing
         for window, until in zip(self.windows, self.manifest.settled, strict=True):
-            window.settle_bitmaps()
             window.compact(until=until, fixed=owing)
+            window.write()
         stored = {entry.id for window in self.windows for entry in window.entries}
         assert owing <= stored, "a segment that owes something is stored"
         self.store.put(_MANIFEST, self.manifest.to_bytes())

@@ -6,6 +6,9 @@ are never changed. What changes about a row lives beside the segment in bitmaps:
 *mark* (an outer join's "has matched"), and that it is *gone* (done with before its time:
 by a semi join's first match, a punctuation, a key that is unique). Gone rows are not met
 any more; they leave when a merge writes rows anew, or as the greater part of a segment.
+
+Small segments are often merged, and bitmaps forgotten, in the step that made them. So they are
+written at its end, by :meth:`Window.write`, if they are still there.
 """
 
 from __future__ import annotations
@@ -24,7 +27,8 @@ from watersmeet.state.memory import OpenSegments
 from watersmeet.state.segment import Bools, Segment, concat, decode, encode, times_of
 from watersmeet.state.store import Store
 
-#: A merge of fewer stored bytes than this writes its rows anew, as one part.
+#: A merge of fewer stored bytes than this writes its rows anew, as one part. And no more than
+#: this waits to be written.
 REWRITE_BELOW = 1 << 20
 #: No part is larger than this, before compression.
 PART_BYTES = 64 << 20
@@ -63,13 +67,21 @@ class Window:
     largest: int = compaction.LARGEST
     expired: int = 0
     _bitmaps: dict[str, Bools] = field(default_factory=dict)
+    #: Names of bitmaps that have changed, and of those that are known to be in the store.
     _touched: set[str] = field(default_factory=set)
+    _durable: set[str] = field(default_factory=set)
+    #: What waits to be written: parts by name, segments by id, and how much that is.
+    _unwritten: dict[str, bytes] = field(default_factory=dict)
+    _uncached: dict[str, Segment] = field(default_factory=dict)
+    _waiting: int = 0
 
     # -- reading ---------------------------------------------------------------
 
     def open(self, entry: Entry) -> Segment:
         """The segment of an entry, from the cache or else from the store."""
         segment = self.opened.get(entry.id)
+        if segment is None:
+            segment = self._uncached.get(entry.id)
         if segment is None:
             segment = self.cache.load(entry.id)
             if segment is not None and len(segment) == entry.rows:
@@ -101,6 +113,7 @@ class Window:
             else:
                 bits = np.unpackbits(np.frombuffer(value, np.uint8), count=rows)
                 bitmap = bits.view(np.bool_)
+                self._durable.add(name)
             self._bitmaps[name] = bitmap
         return bitmap
 
@@ -168,14 +181,23 @@ class Window:
     def drop(self, entry: Entry) -> None:
         """Forget a segment and all that belongs to it."""
         for name in entry.parts:
-            self.store.delete(name)
+            if self._unwritten.pop(name, None) is None:
+                self.store.delete(name)
         self._forget(entry)
 
-    def settle_bitmaps(self) -> None:
-        """Write the bitmaps that changed, so that they commit with the micro-batch."""
+    def write(self) -> None:
+        """Write what is new or has changed, so that it commits with the micro-batch."""
         for name in sorted(self._touched):
             self.store.put(name, np.packbits(self._bitmaps[name]).tobytes())
+        self._durable |= self._touched
         self._touched.clear()
+        for name, value in self._unwritten.items():
+            self.store.put(name, value)
+        for segment_id, segment in self._uncached.items():
+            self.cache.save(segment_id, segment)
+        self._unwritten.clear()
+        self._uncached.clear()
+        self._waiting = 0
 
     def compact(self, *, until: int | None, fixed: Collection[str] = ()) -> None:
         """Merge what has become too many segments; the ``fixed`` ones stay as they are.
@@ -227,7 +249,6 @@ class Window:
             for entry in group:
                 self._forget(entry)
             self._admit(merged, parts, size, marks, gone)
-        self.settle_bitmaps()
 
     def _admit(
         self,
@@ -251,30 +272,38 @@ class Window:
         )
         self.entries.append(entry)
         self.opened.add(entry.id, segment)
-        self.cache.save(entry.id, segment)
+        self._uncached[entry.id] = segment
         if marks is not None and marks.any():
             self.mark(entry, np.flatnonzero(marks))
         if gone is not None and gone.any():
             self.let_go(entry, np.flatnonzero(gone))
+        self._waiting += size
+        if self._waiting > REWRITE_BELOW:
+            self.write()
         return entry
 
     def _forget(self, entry: Entry) -> None:
         self.entries.remove(entry)
-        self.cache.discard(entry.id)
+        if self._uncached.pop(entry.id, None) is None:
+            self.cache.discard(entry.id)
         self.opened.discard(entry.id)
         for name, count in ((_marks_name(entry), entry.marked), (_gone_name(entry), entry.gone)):
-            if count:
+            if name in self._durable or (count and name not in self._bitmaps):
                 self.store.delete(name)
             self._bitmaps.pop(name, None)
             self._touched.discard(name)
+            self._durable.discard(name)
 
     def _write(self, rows: pa.RecordBatch) -> tuple[str, int]:
         name, value = f"part/{uuid.uuid4().hex}", encode(rows)
-        self.store.put(name, value)
+        if len(value) < REWRITE_BELOW:
+            self._unwritten[name] = value
+        else:
+            self.store.put(name, value)
         return name, len(value)
 
     def _part(self, name: str) -> bytes:
-        value = self.store.get(name)
+        value = self._unwritten.get(name) or self.store.get(name)
         assert value is not None, f"{name} is in the manifest but not in the store"
         return value
 
