@@ -1,6 +1,6 @@
 """A join bounded by punctuations, not by a window, against Spark's own unbounded join.
 
-    python -m benchmarks.metadata_join
+    python -m benchmarks.metadata_join          # about 25 minutes
 
 The rolling top ten of the metadata paper (section 6.1): news items come once, access
 records of the ten latest ones, and a punctuation for each that drops off the list. Ours
@@ -15,13 +15,16 @@ its size, is a good part of the smaller one's time.
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 import statistics
 import tempfile
 import time
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -103,34 +106,34 @@ def start(spark: SparkSession, way: str, folder: Path, checkpoint: Path) -> Stre
     return writer.trigger(availableNow=True).start()
 
 
-def run(
-    spark: SparkSession, way: str, folder: Path, size: int, *, passes: int = 1
-) -> dict[str, float]:
-    """Run one way over all files, so many times; judge it by the micro-batches with data
-    after two million records."""
-    times: list[float] = []
-    for number in range(passes):
-        with console.status(f"{way}, pass {number + 1} of {passes}"):
-            query = completed(partial(start, spark, way, folder))
-        data = [progress for progress in query.recentProgress if progress.numInputRows]
-        times += times_of(query)[FILLED // size :]
+@dataclass
+class Run:
+    """What one way did over all files, once: the milliseconds of the micro-batches that are
+    timed, results, and rows stored at most."""
+
+    times: list[int]
+    results: int
+    peak: int
+
+
+def run(spark: SparkSession, way: str, folder: Path, size: int) -> Run:
+    """Run one way over all files; the micro-batches after two million records are timed."""
+    jvm: Any = spark._jvm
+    jvm.java.lang.System.gc()  # what the way before has left
+    query = completed(partial(start, spark, way, folder))
+    data = [progress for progress in query.recentProgress if progress.numInputRows]
     if way == "floor":
         stored = [0]
     elif way == "ours":
         stored = [record.state_rows for record in wm.metrics(query)]
     else:
         stored = [sum(op.numRowsTotal for op in p.stateOperators) for p in data]
-    result = {
-        "rows_per_second": size / statistics.median(times) * 1000,
-        "peak": max(stored),
-        "last": stored[-1],
-        "results": sum(p.sink.numOutputRows for p in data),
-    }
-    console.print(
-        f"  {way}: {result['rows_per_second']:,.0f} records/s; most rows stored "
-        f"{result['peak']:,}, at the end {result['last']:,}; {result['results']:,} results"
-    )
-    return result
+    results = sum(p.sink.numOutputRows for p in data)
+    return Run(times_of(query)[FILLED // size :], results, max(stored))
+
+
+def rows_per_second(runs: list[Run], size: int) -> float:
+    return size / statistics.median(time for run in runs for time in run.times) * 1000
 
 
 def purging() -> dict[str, float]:
@@ -174,31 +177,41 @@ def main() -> None:
     spark.conf.set("spark.sql.shuffle.partitions", "2")
     folder = Path(tempfile.mkdtemp(prefix="watersmeet-bench-data-"))
     ways = ("ours", "native, RocksDB", "native, default", "floor")
-    runs: dict[str, dict[int, dict[str, float]]] = {way: {} for way in ways}
+    runs: dict[str, dict[int, list[Run]]] = {way: {size: [] for size in SIZES} for way in ways}
     try:
         write(folder / "long", SIZES[0], 5_000_000 // SIZES[0] + 1)
         for size in SIZES:
             write(folder / str(size), size, FILLED // size + TIMED)
-        console.print("five million records:")
-        long = run(spark, "ours", folder / "long", SIZES[0])
+        with console.status("five million records"):
+            long = run(spark, "ours", folder / "long", SIZES[0])
         for way in ways:
-            with console.status(f"{way}, warming up"):
+            with console.status(f"warming up: {way}"):
                 warm_up(partial(start, spark, way, folder / str(SIZES[0])))
-            for size in SIZES:
-                console.print(f"when two million records have come, {size:,} a micro-batch:")
-                runs[way][size] = run(spark, way, folder / str(size), size, passes=PASSES)
+        # In turn, so that a machine that gets slower or faster does so for all of them.
+        for number, size, way in itertools.product(range(PASSES), SIZES, ways):
+            with console.status(f"pass {number + 1} of {PASSES}, {size:,} a micro-batch: {way}"):
+                runs[way][size].append(run(spark, way, folder / str(size), size))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+    speeds = {
+        way: {size: rows_per_second(done, size) for size, done in by_size.items()}
+        for way, by_size in runs.items()
+    }
+    table = Table("when two million records have come", "records/s", "most rows stored")
+    for size, way in itertools.product(SIZES, ways):
+        peak = max(done.peak for done in runs[way][size])
+        table.add_row(f"{size:,} a micro-batch, {way}", f"{speeds[way][size]:,.0f}", f"{peak:,}")
+    console.print(table)
     table = Table("ratio, measured in this run", "goal", "measured")
     for size in SIZES:
-        joins = [runs[way][size]["results"] for way in ways[:-1]]
-        assert len(set(joins)) == 1, "different results"
+        results = {done.results for way in ways[:-1] for done in runs[way][size]}
+        assert len(results) == 1, "different results"
         for way in ways[1:]:
-            ratio = runs["ours"][size]["rows_per_second"] / runs[way][size]["rows_per_second"]
+            ratio = speeds["ours"][size] / speeds[way][size]
             goal = "at least 10" if way == "native, RocksDB" else ""
             text = f"records/s, {size:,} a micro-batch, ours / {way}"
             table.add_row(text, goal, f"{ratio:.1f}")
-    table.add_row("most rows stored, over 5 million records", "flat", f"{long['peak']:,}")
+    table.add_row("most rows stored, over 5 million records", "flat", f"{long.peak:,}")
     taken = purging()
     table.add_row(
         "small, frequent punctuations: immediate / batch purging, time",
@@ -208,7 +221,7 @@ def main() -> None:
     console.print(table)
     output = Path("bench-output/metadata_join.json")
     output.parent.mkdir(exist_ok=True)
-    output.write_text(json.dumps({"long": long, **runs}, indent=2))
+    output.write_text(json.dumps({"peak": long.peak, "purging": taken, **speeds}, indent=2))
     spark.stop()
 
 
