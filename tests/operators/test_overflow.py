@@ -257,10 +257,12 @@ def test_nothing_is_lost_and_nothing_comes_twice(how: str) -> None:
         owed += sum(counters.owed for counters in outcome.counters)
         check_event_times(join, run, outcome.results)
 
-    check()
-    # Usually hundreds; now and then the random runs are small, and it is a few dozen.
-    assert deferred, "probes were put off"
-    assert owed, "and some of them from step to step"
+    for _ in range(5):  # once is nearly always enough; now and then all examples are small
+        check()
+        if deferred > 50 and owed > 10:
+            break
+    assert deferred > 50, "probes were put off"
+    assert owed > 10, "and some of them from step to step"
 
 
 def check_event_times(join: Join, run: Run, results: list[pa.Table]) -> None:
