@@ -16,7 +16,7 @@ Positions = npt.NDArray[np.integer]
 Side = tuple[pa.RecordBatch, Positions]
 
 #: No piece of results holds more rows than this, nor much more than so many bytes.
-PIECE = 1 << 16
+PIECE = 1 << 18
 PIECE_BYTES = 32 << 20
 
 

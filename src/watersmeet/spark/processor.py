@@ -40,7 +40,7 @@ _VALUE = T.StructType([T.StructField("value", T.BinaryType())])
 #: New rows are joined in chunks of at most about so many bytes.
 CHUNK_BYTES = 256 << 20
 #: Result pieces are gathered into frames of about so many rows or bytes.
-FRAME_ROWS = 1 << 16
+FRAME_ROWS = 1 << 18
 FRAME_BYTES = 8 << 20
 _REPORT = pa.field(REPORT, pa.string())
 

@@ -28,6 +28,10 @@ SETTINGS = {
 _JAVA_OPTIONS = (
     # Capsules are large objects, which the default collector handles poorly.
     "-XX:+UseParallelGC",
+    # Java 17 discards compiled code that it has not met lately. Most of what a micro-batch runs
+    # is idle between two of them, so it would be compiled again and again.
+    "-XX:-UseCodeCacheFlushing",
+    "-XX:ReservedCodeCacheSize=512m",
     # Read results without a check of bounds for every value.
     "-Darrow.enable_unsafe_memory_access=true",
     "-Darrow.enable_null_check_for_get=false",
