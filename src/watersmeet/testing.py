@@ -46,6 +46,7 @@ from watersmeet.spec import Column, JoinSpec, Punctuation, StreamSpec
 from watersmeet.state.bucket import BucketState
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.segment import CODE, TIME, concat
+from watersmeet.state.share import Share, bucket_numbers
 from watersmeet.state.store import MemoryStore
 
 _SPARK_NAMES = {
@@ -148,6 +149,7 @@ class LocalJoin:
         return BucketState(
             self.stores[bucket],
             SegmentCache(self.folder, 1 << 30),
+            share=Share(bucket, len(self.stores)),
             fingerprint=self.join.layout.fingerprint,
             lengths=self.join.lengths,
             delay=self.join.layout.delay,
@@ -284,5 +286,5 @@ def _of_bucket(rows: pa.RecordBatch | None, bucket: int, count: int) -> pa.Recor
     if rows is None or count == 1:
         return rows
     rows, everywhere = for_one_bucket(rows)
-    codes = rows.column(CODE).fill_null(0).to_numpy(zero_copy_only=False)
-    return concat([rows.filter(pa.array(codes % count == bucket)), everywhere])
+    mine = bucket_numbers(rows.column(CODE), count) == bucket
+    return concat([rows.filter(pa.array(mine)), everywhere])

@@ -14,6 +14,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import event, given
@@ -25,6 +26,7 @@ from tests.oracle import Stream, sql_join
 from tests.oracle.compare import multiset
 from watersmeet.errors import ViolationError
 from watersmeet.spec import Punctuation
+from watersmeet.state.share import Share
 from watersmeet.testing import LocalJoin, LocalStream
 
 _COLUMNS = {"k": pa.int64(), "n": pa.int64(), "end": pa.bool_()}
@@ -142,8 +144,8 @@ class Model:
 
     def _here(self, item: Item, bucket: int) -> bool:
         if isinstance(item, End):
-            return item.low != item.high or item.low % len(self.buckets) == bucket
-        return (item or 0) % len(self.buckets) == bucket
+            return item.low != item.high or self._here(item.low, bucket)
+        return bool(Share(bucket, len(self.buckets)).has(np.array([item or 0]))[0])
 
     def _checked(
         self, sides: list[Side], s: int, number: int, items: list[Item], bucket: int

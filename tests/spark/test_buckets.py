@@ -6,7 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from watersmeet.spark.buckets import bucket_ids, bucket_numbers, murmur3
+from watersmeet.spark.buckets import bucket_ids, murmur3
+from watersmeet.state.share import bucket_numbers
 
 
 def test_murmur3_is_sparks_hash() -> None:

@@ -7,9 +7,10 @@ import pyarrow as pa
 import pytest
 
 from watersmeet.operators.closing import PUNCTUATION
-from watersmeet.spark.buckets import bucket_ids, bucket_numbers
+from watersmeet.spark.buckets import bucket_ids
 from watersmeet.spark.capsule import CAPSULE_BYTES, Pack, payloads
 from watersmeet.state.segment import CODE, TIME, concat, from_ipc
+from watersmeet.state.share import bucket_numbers
 
 
 def rows_of(codes: list[int | None], **columns: list[object]) -> pa.RecordBatch:

@@ -31,6 +31,17 @@ def test_the_bytes_of_another_format_are_refused() -> None:
         Manifest.from_bytes(json.dumps(fields).encode())
 
 
+def test_small_values_are_part_of_it() -> None:
+    manifest = Manifest("the query", [[]], [None], small={"part/1": bytes(range(256)), "b": b""})
+    assert Manifest.from_bytes(manifest.to_bytes()) == manifest
+
+
+def test_the_first_format_is_still_read() -> None:
+    fields = json.loads(Manifest.empty("q", 2).to_bytes()) | {"format": 1}
+    del fields["small"]
+    assert Manifest.from_bytes(json.dumps(fields).encode()) == Manifest.empty("q", 2)
+
+
 def test_totals_are_sums() -> None:
     entries = [Entry("a", [], 2, 30, 90, 0, 0), Entry("b", [], 5, 70, 90, 0, 0)]
     assert (total_rows(entries), total_bytes(entries)) == (7, 100)

@@ -32,6 +32,7 @@ import pyarrow.compute as pc
 
 from watersmeet.state.keyset import KeySet
 from watersmeet.state.segment import CODE, Bools, Ints, codes_or_zero, concat, decode, encode
+from watersmeet.state.share import Share
 from watersmeet.state.store import Store
 
 #: Columns of a punctuated stream's rows: is it a punctuation? And the bounds of a range.
@@ -52,9 +53,11 @@ class Closing:
     purged because of it, by ``count`` punctuations. ``patterns`` are punctuations with
     wildcards among several key columns. ``open`` are a clustered stream's newest keys,
     ``greatest`` an ordered one's greatest. ``waiting`` are the punctuations that have not
-    been handed on."""
+    been handed on. Keys outside the bucket's ``share`` may be among the ``keys``: they do not
+    come here."""
 
     name: str
+    share: Share = field(default_factory=Share)
     keys: KeySet = field(default_factory=KeySet)
     unpurged: KeySet = field(default_factory=KeySet)
     open: KeySet = field(default_factory=KeySet)
@@ -65,9 +68,9 @@ class Closing:
     _saved: dict[str, bytes] = field(default_factory=dict)
 
     @classmethod
-    def load(cls, store: Store, stream: int, stored: Sequence[str]) -> Closing:
+    def load(cls, store: Store, stream: int, stored: Sequence[str], share: Share) -> Closing:
         """What the store has of a stream's closed keys; ``stored`` names what there is."""
-        closing = cls(f"closing/{stream}/")
+        closing = cls(f"closing/{stream}/", share)
         for part in _PARTS:
             name = closing.name + part
             closing._saved[part] = (store.get(name) or b"") if name in stored else b""
@@ -159,7 +162,7 @@ class Closing:
         return True
 
     def _close(self, low: Ints, high: Ints) -> None:
-        self.keys = self.keys.with_ranges(low, high)
+        self.keys = self.keys.with_ranges(low, high).bridged(self.keys, self.share)
         self.unpurged = self.unpurged.with_ranges(low, high)
 
 

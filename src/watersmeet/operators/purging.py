@@ -59,7 +59,9 @@ class Purging:
         self._state = state
         self._output = output
         self._closings = [
-            Closing.load(state.store, stream, state.manifest.closings) if promised.closes else None
+            Closing.load(state.store, stream, state.manifest.closings, state.share)
+            if promised.closes
+            else None
             for stream, promised in enumerate(layout.inputs)
         ]
         self._punctuations: list[list[pa.RecordBatch]] = [[] for _ in layout.inputs]

@@ -1,10 +1,9 @@
-"""Buckets: how rows are spread over Spark's shuffle partitions.
+"""Buckets on Spark: each has a shuffle partition of its own.
 
-Rows with equal keys share a bucket, and each bucket has a shuffle partition of
-its own. Spark sends a bucket id to partition ``pmod(murmur3(id), partitions)``;
-two small ids may well meet there, so the ids are chosen to be the smallest one
-for each partition. Id 0 is thus always among them: a change of the number of
-partitions is noticed as soon as bucket 0 is stepped.
+Rows with equal keys share a bucket (:mod:`watersmeet.state.share`). Spark sends a bucket id to
+partition ``pmod(murmur3(id), partitions)``; two small ids may well meet there, so the ids are
+chosen to be the smallest one for each partition. Id 0 is thus always among them: a change of
+the number of partitions is noticed as soon as bucket 0 is stepped.
 
 The functions here are part of the state's format: a change moves rows away
 from the state they belong to.
@@ -14,13 +13,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-
-from watersmeet.state.segment import Ints
 
 _SPARK_SEED = np.uint32(42)
-#: 2**64 divided by the golden ratio: Fibonacci hashing spreads runs of integers.
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def bucket_ids(partitions: int) -> list[int]:
@@ -55,18 +49,3 @@ def murmur3(values: npt.NDArray[np.uint32]) -> npt.NDArray[np.int32]:
         h = (h ^ (h >> np.uint32(13))) * np.uint32(0xC2B2AE35)
         h ^= h >> np.uint32(16)
     return h.view(np.int32)
-
-
-def bucket_numbers(codes: pa.Array, count: int) -> Ints:
-    """The bucket of each key code, from 0 to count - 1.
-
-    A null code matches nothing, so it may go anywhere: such rows are dealt out
-    in turn, lest all of an outer join's null keys meet in one bucket."""
-    values = codes.fill_null(0).to_numpy(zero_copy_only=False).view(np.uint64)
-    with np.errstate(over="ignore"):
-        numbers = ((values * _GOLDEN) >> np.uint64(32)) % np.uint64(count)
-    if codes.null_count:
-        nulls = codes.is_null().to_numpy(zero_copy_only=False)
-        numbers[nulls] = np.arange(int(nulls.sum()), dtype=np.uint64) % np.uint64(count)
-    dealt: Ints = numbers.astype(np.int64)
-    return dealt

@@ -18,9 +18,9 @@ from pyspark.sql import types as T
 
 from watersmeet.operators.closing import for_one_bucket
 from watersmeet.spark.arrow import canonical_rows
-from watersmeet.spark.buckets import bucket_numbers
 from watersmeet.spark.worker import settle
 from watersmeet.state.segment import CODE, TIME, concat, write_ipc
+from watersmeet.state.share import bucket_numbers
 
 #: What travels to the operator.
 CAPSULE = T.StructType(

@@ -47,7 +47,7 @@ def build(spec: JoinSpec, frames: Sequence[DataFrame], predicate: Predicate | No
     )
     timers = spec.timers
     processor = JoinProcessor(
-        EquiJoin(layout), segment_cache(spark), streaming=spec.streaming, timers=timers
+        EquiJoin(layout), segment_cache(spark), ids, streaming=spec.streaming, timers=timers
     )
     packed = [_packed(spec, i, df, ids, predicate) for i, df in enumerate(frames)]
     capsules = packed[0]

@@ -8,7 +8,7 @@ with state whenever the watermark has moved. Everything that is kept goes to a
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,7 @@ from watersmeet.spark.worker import settle
 from watersmeet.state.bucket import BucketState
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.segment import concat, from_ipc
+from watersmeet.state.share import Share
 
 if TYPE_CHECKING:
     from pyspark.sql.pandas._typing import DataFrameLike
@@ -63,15 +64,22 @@ class SparkStore:
 
 
 class JoinProcessor(StatefulProcessor):
-    """Steps the join. ``streaming`` is false for batch DataFrames: all rows come in
-    one call, and then nothing comes any more. ``timers`` says that there is a
-    watermark to wait for."""
+    """Steps the join. Buckets have the ids ``ids``. ``streaming`` is false for batch
+    DataFrames: all rows come in one call, and then nothing comes any more. ``timers`` says
+    that there is a watermark to wait for."""
 
     def __init__(
-        self, join: EquiJoin, cache: SegmentCache, *, streaming: bool, timers: bool
+        self,
+        join: EquiJoin,
+        cache: SegmentCache,
+        ids: Sequence[int],
+        *,
+        streaming: bool,
+        timers: bool,
     ) -> None:
         self._join = join
         self._cache = cache
+        self._shares = {bucket: Share(number, len(ids)) for number, bucket in enumerate(ids)}
         self._streaming = streaming
         self._timers = timers
 
@@ -83,19 +91,20 @@ class JoinProcessor(StatefulProcessor):
     def handleInputRows(
         self, key: Any, rows: Iterator[DataFrameLike], timerValues: TimerValues
     ) -> Iterator[DataFrameLike]:
-        yield from self._step(self._chunks(rows), timerValues, fired=None)
+        yield from self._step(key[0], self._chunks(rows), timerValues, fired=None)
 
     def handleExpiredTimer(
         self, key: Any, timerValues: TimerValues, expiredTimerInfo: ExpiredTimerInfo
     ) -> Iterator[DataFrameLike]:
         fired = expiredTimerInfo.getExpiryTimeInMs()
-        yield from self._step(iter(()), timerValues, fired=fired)
+        yield from self._step(key[0], iter(()), timerValues, fired=fired)
 
     def close(self) -> None:
         pass
 
     def _step(
         self,
+        bucket: int,
         chunks: Iterator[list[pa.RecordBatch | None]],
         timer_values: TimerValues,
         *,
@@ -105,6 +114,7 @@ class JoinProcessor(StatefulProcessor):
         state = BucketState(
             self._store,
             self._cache,
+            share=self._shares[bucket],
             fingerprint=self._join.layout.fingerprint,
             lengths=self._join.lengths,
             delay=self._join.layout.delay,

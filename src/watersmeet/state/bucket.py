@@ -2,7 +2,8 @@
 
 Opened at the start of a step and committed at its end; in between, everything
 that changed is either in the store already (large segments) or written by
-:meth:`BucketState.commit` (small ones, bitmaps and the manifest).
+:meth:`BucketState.commit` (small ones, bitmaps and the manifest). Small values are in the
+manifest itself.
 """
 
 from __future__ import annotations
@@ -14,14 +15,15 @@ from watersmeet.state.cache import SegmentCache
 from watersmeet.state.compaction import LARGEST, slot_width
 from watersmeet.state.manifest import Manifest
 from watersmeet.state.memory import OpenSegments, piece_of, resident_of
-from watersmeet.state.store import Store
+from watersmeet.state.share import Share
+from watersmeet.state.store import Pocket, Store
 from watersmeet.state.window import CacheCounts, Window
 
 _MANIFEST = "manifest"
 
 
 class BucketState:
-    """The windows of one bucket.
+    """The windows of one bucket, whose keys are ``share`` (all, if not given).
 
     ``fingerprint`` describes the query; state that another query wrote is
     refused, because its rows would be read wrongly. ``lengths`` are the windows'
@@ -35,12 +37,13 @@ class BucketState:
         store: Store,
         cache: SegmentCache,
         *,
+        share: Share | None = None,
         fingerprint: str,
         lengths: Sequence[int | None],
         delay: int,
         memory: int | None = None,
     ) -> None:
-        self.store = store
+        self.share = share or Share()
         value = store.get(_MANIFEST)
         if value is None:
             self.manifest = Manifest.empty(fingerprint, len(lengths))
@@ -52,6 +55,8 @@ class BucketState:
                 f"  {self.manifest.fingerprint}\nand this query is\n  {fingerprint}\n"
                 "Start the query with a new checkpointLocation, or change it back."
             )
+        self._saved = store
+        self.store = Pocket(store, self.manifest.small)
         self.cache_counts = CacheCounts()
         piece = piece_of(memory)
         opened = OpenSegments(resident_of(memory))
@@ -60,7 +65,7 @@ class BucketState:
                 entries,
                 length,
                 slot_width(length, delay),
-                store,
+                self.store,
                 cache,
                 self.cache_counts,
                 opened,
@@ -80,4 +85,4 @@ class BucketState:
             window.write()
         stored = {entry.id for window in self.windows for entry in window.entries}
         assert owing <= stored, "a segment that owes something is stored"
-        self.store.put(_MANIFEST, self.manifest.to_bytes())
+        self._saved.put(_MANIFEST, self.manifest.to_bytes())

@@ -2,7 +2,8 @@
 
 Punctuations come as single keys and as ranges of keys, and there may be millions of
 them over the life of a query. Neighbours become one range, so a stream whose keys are
-closed in about their order needs a few ranges, however many keys were closed.
+closed in about their order needs a few ranges, however many keys were closed. A bucket has
+only some of the keys: what lies between its neighbours, and is another bucket's, is taken in.
 """
 
 from __future__ import annotations
@@ -12,6 +13,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from watersmeet.state.segment import Bools, Ints
+from watersmeet.state.share import Share
+
+#: A gap of so many times the number of buckets has a key of every bucket (but for one in ten
+#: million).
+_GAP = 16
+#: So many codes in gaps are looked at together.
+_CODES = 1 << 20
 
 
 def _none() -> Ints:
@@ -68,6 +76,40 @@ class KeySet:
         ends = np.append(starts[1:], True)
         return KeySet(lows[starts], reach[ends])
 
+    def bridged(self, before: KeySet, share: Share) -> KeySet:
+        """The set without the gaps in which no key is this bucket's. Gaps that were there
+        ``before`` have been looked at.
+
+        >>> mine = KeySet().with_codes(np.arange(1, 1000)[Share(1, 2).has(np.arange(1, 1000))])
+        >>> whole = mine.bridged(KeySet(), Share(1, 2))
+        >>> len(mine.low) > 200, len(whole.low)
+        (True, 1)
+        """
+        if share.count == 1 or len(self.low) < 2:
+            return self
+        below, above = self.high[:-1], self.low[1:]
+        widths = above.view(np.uint64) - below.view(np.uint64) - np.uint64(1)
+        fresh = (widths <= np.uint64(_GAP * share.count)) & ~before._has_gaps(below, above)
+        gaps = np.flatnonzero(fresh)
+        cuts = np.flatnonzero(np.diff(np.cumsum(widths[gaps]) // np.uint64(_CODES))) + 1
+        empty = [
+            some[_without(share, below[some] + 1, widths[some].astype(np.int64))]
+            for some in np.split(gaps, cuts)
+            if len(some)
+        ]
+        if not empty:
+            return self
+        closed = np.concatenate(empty)
+        return KeySet(np.delete(self.low, closed + 1), np.delete(self.high, closed))
+
+    def _has_gaps(self, below: Ints, above: Ints) -> Bools:
+        """Which of the gaps, from one code to another, are between two ranges of this set."""
+        if len(self.low) < 2:
+            return np.zeros(len(below), dtype=np.bool_)
+        at = np.clip(np.searchsorted(self.low, above), 1, len(self.low) - 1)
+        there: Bools = (self.low[at] == above) & (self.high[at - 1] == below)
+        return there
+
     def covers(self, low: int, high: int) -> bool:
         """Is every code from low to high in the set?
 
@@ -89,3 +131,11 @@ class KeySet:
             return cls()
         both = np.frombuffer(value, dtype=np.int64)
         return cls(both[: len(both) // 2], both[len(both) // 2 :])
+
+
+def _without(share: Share, firsts: Ints, sizes: Ints) -> Bools:
+    """Which runs of codes, of such sizes above 0, have none of the share."""
+    starts = np.cumsum(sizes) - sizes
+    codes = np.repeat(firsts - starts, sizes) + np.arange(int(sizes.sum()))
+    none: Bools = np.add.reduceat(share.has(codes), starts, dtype=np.int64) == 0
+    return none

@@ -8,6 +8,7 @@ keeps their parts, so merging large segments writes nothing to the store.
 from __future__ import annotations
 
 import json
+from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
@@ -15,7 +16,9 @@ from watersmeet.errors import StateError
 from watersmeet.state.flow import Flow
 
 #: Of the bytes in the store. A change that old state cannot be read with raises it.
-FORMAT = 1
+FORMAT = 2
+#: Format 1 had no small values in the manifest.
+_READABLE = (1, FORMAT)
 
 
 @dataclass
@@ -56,7 +59,8 @@ class Manifest:
     event-time timer that is set, in milliseconds; ``flows[i]`` is what has been
     measured of stream i, and ``service`` the rows a second that steps have managed;
     ``closings`` names what is stored about closed keys; ``debts`` are the probes of stored
-    segments that were put off, oldest first.
+    segments that were put off, oldest first; ``small`` are values that are not worth a place
+    of their own in the store.
     """
 
     fingerprint: str
@@ -68,6 +72,7 @@ class Manifest:
     service: float | None = None
     closings: list[str] = field(default_factory=list)
     debts: list[Debt] = field(default_factory=list)
+    small: dict[str, bytes] = field(default_factory=dict)
 
     @property
     def owing(self) -> set[str]:
@@ -84,13 +89,15 @@ class Manifest:
         )
 
     def to_bytes(self) -> bytes:
-        return json.dumps({"format": FORMAT, **asdict(self)}, separators=(",", ":")).encode()
+        fields = {"format": FORMAT, **asdict(self)}
+        fields["small"] = {name: b64encode(value).decode() for name, value in self.small.items()}
+        return json.dumps(fields, separators=(",", ":")).encode()
 
     @classmethod
     def from_bytes(cls, value: bytes) -> Manifest:
         fields = json.loads(value)
         found = fields.pop("format")
-        if found != FORMAT:
+        if found not in _READABLE:
             raise StateError(
                 f"the checkpoint's state is of format {found}, this version of Watersmeet reads "
                 f"format {FORMAT}: start the query with a new checkpointLocation"
@@ -99,7 +106,8 @@ class Manifest:
         # Checkpoints of version 0.1 know no flows.
         flows = [Flow(**flow) for flow in fields.pop("flows", ({},) * len(windows))]
         debts = [Debt(**debt) for debt in fields.pop("debts", ())]
-        return cls(windows=windows, flows=flows, debts=debts, **fields)
+        small = {name: b64decode(value) for name, value in fields.pop("small", {}).items()}
+        return cls(windows=windows, flows=flows, debts=debts, small=small, **fields)
 
 
 def total_rows(entries: Sequence[Entry]) -> int:

@@ -7,7 +7,12 @@ and batch runs outside Spark use :class:`MemoryStore`.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Protocol
+
+#: A value of at most so many bytes is small, and so many bytes of small values are kept together.
+SMALL = 4 << 10
+TOGETHER = 32 << 10
 
 
 class Store(Protocol):
@@ -43,3 +48,47 @@ class MemoryStore:
 
     def delete(self, name: str) -> None:
         self.values.pop(name, None)
+
+
+@dataclass
+class Pocket:
+    """Another store whose small values are kept in a dictionary, to be saved as one value.
+
+    A round trip to Spark's state store takes most of a millisecond, however small the value.
+    Before a value is replaced it must have been read, so that it is known where it was.
+
+    >>> store = MemoryStore()
+    >>> pocket = Pocket(store, {})
+    >>> pocket.put("a", b"1")
+    >>> pocket.put("b", bytes(SMALL + 1))
+    >>> pocket.get("a"), list(pocket.small), list(store.values)
+    (b'1', ['a'], ['b'])
+    """
+
+    store: Store
+    small: dict[str, bytes]
+    _outside: set[str] = field(default_factory=set)
+
+    def get(self, name: str) -> bytes | None:
+        value = self.small.get(name)
+        if value is None:
+            value = self.store.get(name)
+            if value is not None:
+                self._outside.add(name)
+        return value
+
+    def put(self, name: str, value: bytes) -> None:
+        self.small.pop(name, None)
+        if len(value) <= SMALL and sum(map(len, self.small.values())) + len(value) <= TOGETHER:
+            self.small[name] = value
+            if name in self._outside:
+                self.store.delete(name)
+                self._outside.remove(name)
+        else:
+            self.store.put(name, value)
+            self._outside.add(name)
+
+    def delete(self, name: str) -> None:
+        if self.small.pop(name, None) is None:
+            self.store.delete(name)
+            self._outside.discard(name)
