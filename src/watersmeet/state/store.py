@@ -12,7 +12,7 @@ from typing import Protocol
 
 #: A value of at most so many bytes is small, and so many bytes of small values are kept together.
 SMALL = 4 << 10
-TOGETHER = 32 << 10
+TOGETHER = 16 << 10
 
 
 class Store(Protocol):
