@@ -42,7 +42,7 @@ HIGH = "#high"
 
 LEAST, GREATEST = -(2**63), 2**63 - 1
 
-_PARTS = ("keys", "unpurged", "open", "patterns", "waiting", "numbers")
+_PARTS = ("keys", "everywhere", "unpurged", "open", "patterns", "waiting", "numbers")
 
 
 @dataclass
@@ -54,11 +54,13 @@ class Closing:
     wildcards among several key columns. ``open`` are a clustered stream's newest keys,
     ``greatest`` an ordered one's greatest. ``waiting`` are the punctuations that have not
     been handed on. Keys outside the bucket's ``share`` may be among the ``keys``: they do not
-    come here."""
+    come here. What every bucket has been told of, ranges and ``patterns``, is closed
+    ``everywhere``."""
 
     name: str
     share: Share = field(default_factory=Share)
     keys: KeySet = field(default_factory=KeySet)
+    everywhere: KeySet = field(default_factory=KeySet)
     unpurged: KeySet = field(default_factory=KeySet)
     open: KeySet = field(default_factory=KeySet)
     patterns: pa.RecordBatch | None = None
@@ -76,6 +78,7 @@ class Closing:
             closing._saved[part] = (store.get(name) or b"") if name in stored else b""
         saved = closing._saved
         closing.keys = KeySet.from_bytes(saved["keys"])
+        closing.everywhere = KeySet.from_bytes(saved["everywhere"])
         closing.unpurged = KeySet.from_bytes(saved["unpurged"])
         closing.open = KeySet.from_bytes(saved["open"])
         closing.patterns = decode(saved["patterns"]) if saved["patterns"] else None
@@ -91,6 +94,7 @@ class Closing:
         known = self.count or self.greatest is not None
         values = {
             "keys": self.keys.to_bytes(),
+            "everywhere": self.everywhere.to_bytes(),
             "unpurged": self.unpurged.to_bytes(),
             "open": self.open.to_bytes(),
             "patterns": b"" if self.patterns is None else encode(self.patterns),
@@ -148,18 +152,24 @@ class Closing:
             self.count += len(taken)
 
     def _take(self, row: pa.RecordBatch, key_columns: tuple[str, ...]) -> bool:
-        """Take a range or a pattern; is there anything new in it?"""
+        """Take a range or a pattern; is there anything new in it? All buckets must agree."""
         low, high = bounds(row)
         if low is not None and high is not None:
-            if low > high or self.keys.covers(low, high):
+            if low > high or self.closed_everywhere(low, high):
                 return False
             self._close(np.array([low]), np.array([high]))
+            if self.share.count > 1:
+                self.everywhere = self.everywhere.with_ranges(np.array([low]), np.array([high]))
             return True
         pattern = row.select(list(key_columns))
         if self.patterns is not None and pattern.to_pylist()[0] in self.patterns.to_pylist():
             return False
         self.patterns = pattern if self.patterns is None else concat([self.patterns, pattern])
         return True
+
+    def closed_everywhere(self, low: int, high: int) -> bool:
+        """Are all keys from low to high closed in every bucket?"""
+        return (self.keys if self.share.count == 1 else self.everywhere).covers(low, high)
 
     def _close(self, low: Ints, high: Ints) -> None:
         self.keys = self.keys.with_ranges(low, high).bridged(self.keys, self.share)

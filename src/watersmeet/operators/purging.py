@@ -10,7 +10,10 @@ punctuations, lets go of what they make useless, and hands on those that are com
 near its budget. An index makes a search follow what is purged, not what is stored.
 
 **When a punctuation is complete.** When its keys are closed in every stream, and the
-rows that had to meet have met: then no result with such a key can come any more.
+rows that had to meet have met: then no result with such a key can come any more. One of more
+than one key is about rows of every bucket, and a bucket knows only its own. So what counts for
+it is what all buckets have been told, in the same step: then each of them purges, and one of
+them hands it on.
 """
 
 from __future__ import annotations
@@ -168,8 +171,9 @@ class Purging:
                 self._punctuations[stream] = []
                 counters.streams[stream].punctuations += len(rows)
                 closing.punctuate(rows, self._layout.key_columns)
+        due = self._state.share.count > 1 and self._wide_ones_complete()
         for stream, closing in enumerate(self._closings):
-            if closing is not None and closing.count and self._is_time(closing, paused):
+            if closing is not None and closing.count and (due or self._is_time(closing, paused)):
                 yield from self._purge(1 - stream, closing, counters, settle)
         if self._layout.emit_punctuations:
             yield from self._propagate(counters, settle)
@@ -240,14 +244,14 @@ class Purging:
             if closing is None or closing.waiting is None:
                 continue
             complete = self._completed(stream, closing, closing.waiting)
-            chosen = np.flatnonzero(complete)
-            if not len(chosen):
+            if not complete.any():
                 continue
-            leaving = closing.waiting.take(pa.array(chosen))
+            leaving = closing.waiting.filter(pa.array(complete))
             yield from self._conclude(leaving, counters, settle)
+            chosen = np.flatnonzero(_of_one_key(leaving) | (self._state.share.number == 0))
             counters.streams[stream].propagated += len(chosen)
             counters.results -= len(chosen)  # they leave among the results, but are none
-            yield from self._output.alone(stream, closing.waiting, chosen, punctuation=True)
+            yield from self._output.alone(stream, leaving, chosen, punctuation=True)
             rest = closing.waiting.filter(pa.array(~complete))
             closing.waiting = rest if len(rest) else None
 
@@ -272,22 +276,43 @@ class Purging:
 
     def _completed(self, stream: int, closing: Closing, waiting: pa.RecordBatch) -> Bools:
         other = self._closings[1 - stream]
-        valid = waiting.column(CODE).is_valid().to_numpy(zero_copy_only=False)
-        values = codes_or_zero(waiting)
+        one, values = _of_one_key(waiting), codes_or_zero(waiting)
         come = self._complete[1 - stream]
-        complete: Bools = valid & np.isin(values, np.concatenate(come) if come else [])
+        complete: Bools = one & np.isin(values, np.concatenate(come) if come else [])
         if other is not None and other.count == closing.count == 0:  # all is purged
-            complete |= valid & other.keys.contains(values)
-            for position in np.flatnonzero(~valid).tolist():
-                complete[position] = self._range_completed(waiting.slice(position, 1), other)
+            complete |= one & other.keys.contains(values)
+            complete |= self._wide_completed(waiting, other)
         return complete
 
-    def _range_completed(self, row: pa.RecordBatch, other: Closing) -> bool:
-        low, high = bounds(row)
-        if low is not None and high is not None:
-            return other.keys.covers(low, high)
-        pattern = row.select(list(self._layout.key_columns)).to_pylist()[0]
-        return other.patterns is not None and pattern in other.patterns.to_pylist()
+    def _wide_ones_complete(self) -> bool:
+        """Is there a punctuation of more than one key that can be handed on?"""
+        if not self._layout.emit_punctuations:
+            return False
+        pairs = zip(self._closings, reversed(self._closings), strict=True)
+        return any(
+            bool(self._wide_completed(closing.waiting, other).any())
+            for closing, other in pairs
+            if closing is not None and closing.waiting is not None and other is not None
+        )
+
+    def _wide_completed(self, waiting: pa.RecordBatch, other: Closing) -> Bools:
+        """Which are punctuations of more than one key, all closed in the other stream too."""
+        complete = np.zeros(len(waiting), dtype=np.bool_)
+        for position in np.flatnonzero(~_of_one_key(waiting)).tolist():
+            row = waiting.slice(position, 1)
+            low, high = bounds(row)
+            if low is not None and high is not None:
+                complete[position] = other.closed_everywhere(low, high)
+            elif other.patterns is not None:
+                pattern = row.select(list(self._layout.key_columns)).to_pylist()[0]
+                complete[position] = pattern in other.patterns.to_pylist()
+        return complete
+
+
+def _of_one_key(punctuations: pa.RecordBatch) -> Bools:
+    """Which punctuations are about a single key."""
+    one: Bools = punctuations.column(CODE).is_valid().to_numpy(zero_copy_only=False)
+    return one
 
 
 def positions(segment: Segment, closing: Closing, key_columns: Sequence[str]) -> Positions:
