@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from tests.conformance.join import table
 from tests.conformance.strategies import examples
 from watersmeet.spec import Punctuation
+from watersmeet.state.manifest import Manifest
 from watersmeet.testing import LocalJoin, LocalStream
 
 COLUMNS = [("k", pa.int64()), ("n", pa.int64()), ("end", pa.bool_())]
@@ -113,8 +114,11 @@ def test_a_punctuation_leaves_after_all_that_it_covers() -> None:
                         assert not late, f"batch {number}: key {row['k']} after {late}"
                 over.update(covered(row) for row in found if row["is_punctuation"])
         event(f"{history.options['buckets']} buckets")
-        # All that were new have come out, and the last ones once for each stream.
+        # The last ones have come out, once for each stream, and none is left behind.
         assert over[(-1, KEYS)] == 2
+        for store in join.stores:
+            closings = Manifest.from_bytes(store.values["manifest"]).closings
+            assert not [name for name in closings if name.endswith("/waiting")]
 
     check()
 
