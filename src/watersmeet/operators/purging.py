@@ -336,9 +336,9 @@ def _with_keys(segment: Segment, keys: KeySet) -> Positions:
 
 def _closed_by(punctuations: pa.RecordBatch) -> tuple[KeySet, bool]:
     """The keys that punctuations close, and whether there are patterns among them."""
-    constant = punctuations.column(CODE).is_valid().to_numpy(zero_copy_only=False)
-    keys, patterns = KeySet().with_codes(codes_or_zero(punctuations)[constant]), False
-    for position in np.flatnonzero(~constant).tolist():
+    one, patterns = _of_one_key(punctuations), False
+    keys = KeySet().with_codes(codes_or_zero(punctuations)[one])
+    for position in np.flatnonzero(~one).tolist():
         low, high = bounds(punctuations.slice(position, 1))
         if low is None or high is None:
             patterns = True

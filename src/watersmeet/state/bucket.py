@@ -55,7 +55,6 @@ class BucketState:
                 f"  {self.manifest.fingerprint}\nand this query is\n  {fingerprint}\n"
                 "Start the query with a new checkpointLocation, or change it back."
             )
-        self._saved = store
         self.store = Pocket(store, self.manifest.small)
         self.cache_counts = CacheCounts()
         piece = piece_of(memory)
@@ -85,4 +84,4 @@ class BucketState:
             window.write()
         stored = {entry.id for window in self.windows for entry in window.entries}
         assert owing <= stored, "a segment that owes something is stored"
-        self._saved.put(_MANIFEST, self.manifest.to_bytes())
+        self.store.store.put(_MANIFEST, self.manifest.to_bytes())
