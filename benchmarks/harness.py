@@ -6,7 +6,8 @@ to the same sink (``noop``). A micro-batch's time is Spark's own
 ``triggerExecution``; what is compared is the median over the micro-batches
 after the windows have filled. Before that, every way runs over the same files, again and
 again, for the JVM to compile what it uses: two minutes at least, and until it gets no faster
-(five at most). All ways must give equally many results.
+(five at most). Then the ways take turns, so that a machine that gets slower or faster does so
+for all of them. All ways must give equally many results.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -35,6 +38,8 @@ DELAY = "10 seconds"
 #: were no faster than one before them.
 WARM_UP_SECONDS = (120, 300)
 WARM_UP_PASSES = 3
+#: How often each way is timed.
+PASSES = 2
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 DEFAULT = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
@@ -44,15 +49,24 @@ console = Console(width=110)
 
 @dataclass(frozen=True)
 class Run:
-    """What one way did with one workload, in its last, steady micro-batches."""
+    """What one way did with one workload: the milliseconds of its last, steady micro-batches,
+    of so many rows each, and what it had stored in the end."""
 
     way: str
     workload: str
-    batch_ms: float
-    rows_per_second: float
+    rows: int
+    times: list[int]
     results: int
     state_rows: int
     state_bytes: int
+
+    @property
+    def batch_ms(self) -> float:
+        return statistics.median(self.times)
+
+    @property
+    def rows_per_second(self) -> float:
+        return self.rows / self.batch_ms * 1000
 
     @property
     def bytes_per_row(self) -> float:
@@ -108,7 +122,7 @@ def warm_up(begin: Callable[[Path], StreamingQuery]) -> None:
     began, medians = time.monotonic(), []
     least, most = WARM_UP_SECONDS
     while (left := began + most - time.monotonic()) > 0:
-        query = completed(begin, max(1, round(left)))
+        query, _ = completed(begin, max(1, round(left)))
         medians.append(statistics.median(times_of(query) or [0]))
         settled = len(medians) - 1 - medians.index(min(medians)) >= WARM_UP_PASSES
         if settled and time.monotonic() - began > least:
@@ -117,14 +131,23 @@ def warm_up(begin: Callable[[Path], StreamingQuery]) -> None:
 
 def completed(
     begin: Callable[[Path], StreamingQuery], seconds: int | None = None
-) -> StreamingQuery:
-    """Have a query run over its files, from an empty checkpoint, for so long at most."""
+) -> tuple[StreamingQuery, int]:
+    """Have a query run over its files, from an empty checkpoint, for so long at most: the
+    query, and how many bytes of state it left on disk."""
     checkpoint = Path(tempfile.mkdtemp(prefix="watersmeet-bench-"))
     query = begin(checkpoint)
     query.awaitTermination(seconds)
     query.stop()
+    files = [file for file in (checkpoint / "state").rglob("*") if file.is_file()]
+    state_bytes = sum(file.stat().st_size for file in files)
     shutil.rmtree(checkpoint, ignore_errors=True)
-    return query
+    return query, state_bytes
+
+
+def collect_garbage(spark: SparkSession) -> None:
+    """Free what the query before has left in the JVM."""
+    jvm: Any = spark._jvm
+    jvm.java.lang.System.gc()
 
 
 def times_of(query: StreamingQuery) -> list[int]:
@@ -136,32 +159,24 @@ def run(
     spark: SparkSession, name: str, way: Way, workload: Workload, folder: Path, *, steady: int
 ) -> Run:
     """Run one way over all files; judge it by the last ``steady`` micro-batches with data."""
-    with console.status(f"{workload.name}: {name}, warming up"):
-        warm_up(lambda checkpoint: start(spark, way, workload, folder, checkpoint))
-    with console.status(f"{workload.name}: {name}"):
-        checkpoint = Path(tempfile.mkdtemp(prefix="watersmeet-bench-"))
-        query = start(spark, way, workload, folder, checkpoint)
-        query.awaitTermination()
+    collect_garbage(spark)
+    query, state_bytes = completed(partial(start, spark, way, workload, folder))
     # The last progress of all is a batch without data, which only purges state.
     data = [progress for progress in query.recentProgress if progress.numInputRows]
     assert len(data) == workload.batches, f"{name}: {len(data)} batches"
-    batch_ms = statistics.median(times_of(query)[-steady:])
     if name == "ours":
-        record = [m for m in wm.metrics(query) if m.rows][-1]
-        state_rows = record.state_rows
+        state_rows = [m for m in wm.metrics(query) if m.rows][-1].state_rows
     else:
         state_rows = sum(op.numRowsTotal for op in data[-1].stateOperators)
-    files = [file for file in (checkpoint / "state").rglob("*") if file.is_file()]
     result = Run(
         way=name,
         workload=workload.name,
-        batch_ms=batch_ms,
-        rows_per_second=len(workload.streams) * workload.rows / batch_ms * 1000,
+        rows=len(workload.streams) * workload.rows,
+        times=times_of(query)[-steady:],
         results=sum(p.sink.numOutputRows for p in data),
         state_rows=state_rows,
-        state_bytes=sum(file.stat().st_size for file in files),
+        state_bytes=state_bytes,
     )
-    shutil.rmtree(checkpoint, ignore_errors=True)
     console.print(
         f"  {workload.name}: {name}: {result.batch_ms:,.0f} ms a micro-batch, "
         f"{result.rows_per_second:,.0f} rows/s"
@@ -206,7 +221,8 @@ class Report:
 
     def save(self, path: Path) -> None:
         path.parent.mkdir(exist_ok=True)
-        content = {"runs": [asdict(r) for r in self.runs], "claims": self.claims}
+        runs = [{**asdict(r), "rows_per_second": r.rows_per_second} for r in self.runs]
+        content = {"runs": runs, "claims": self.claims}
         path.write_text(json.dumps(content, indent=2))
 
 
@@ -219,13 +235,23 @@ def compare(
     *,
     steady: int,
 ) -> dict[str, Run]:
-    """All ways over one workload; joins must agree on the number of results."""
+    """All ways over one workload, in turn; joins must agree on the number of results."""
     workload.write(folder)
+    for name, way in ways.items():
+        with console.status(f"{workload.name}: {name}, warming up"):
+            warm_up(partial(start, spark, way, workload, folder))
+    passes: dict[str, list[Run]] = {name: [] for name in ways}
+    for number in range(PASSES):
+        for name, way in ways.items():
+            with console.status(f"{workload.name}: {name}, pass {number + 1} of {PASSES}"):
+                done = run(spark, name, way, workload, folder, steady=steady)
+            passes[name].append(done)
+    counts = {name: {d.results for d in done} for name, done in passes.items() if name != "floor"}
+    assert len(set.union(*counts.values())) == 1, f"different results: {counts}"
     runs = {
-        name: run(spark, name, way, workload, folder, steady=steady) for name, way in ways.items()
+        name: replace(done[-1], times=[ms for each in done for ms in each.times])
+        for name, done in passes.items()
     }
-    counts = {way: r.results for way, r in runs.items() if way != "floor"}
-    assert len(set(counts.values())) == 1, f"different results: {counts}"
     report.runs += runs.values()
     return runs
 

@@ -24,7 +24,6 @@ import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +38,7 @@ from benchmarks.harness import (
     DEFAULT,
     PROVIDER,
     ROCKSDB,
+    collect_garbage,
     completed,
     floor,
     stream,
@@ -118,9 +118,8 @@ class Run:
 
 def run(spark: SparkSession, way: str, folder: Path, size: int) -> Run:
     """Run one way over all files; the micro-batches after two million records are timed."""
-    jvm: Any = spark._jvm
-    jvm.java.lang.System.gc()  # what the way before has left
-    query = completed(partial(start, spark, way, folder))
+    collect_garbage(spark)
+    query, _ = completed(partial(start, spark, way, folder))
     data = [progress for progress in query.recentProgress if progress.numInputRows]
     if way == "floor":
         stored = [0]

@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 import watersmeet as wm
-from watersmeet import demo
 from watersmeet.cli import app
+from watersmeet.demo.ads import CLICK_DELAY, NOON, SPAN, VIEW_DELAY, WITHIN, Ads
 
 
 def test_version_prints_the_version() -> None:
@@ -43,14 +43,14 @@ def test_the_demo_leaves_a_folder_alone_that_is_not_its_own(tmp_path: Path) -> N
 
 
 def test_rows_that_could_match_come_within_their_streams_delay() -> None:
-    ads = demo.Ads(views_per_second=50)
-    seen = {"viewed_at": demo.NOON, "clicked_at": demo.NOON}
+    ads = Ads(views_per_second=50)
+    seen = {"viewed_at": NOON, "clicked_at": NOON}
     for _ in range(80):
-        views, clicks = ads.step(demo.SPAN.total_seconds() / 80)
+        views, clicks = ads.step(SPAN.total_seconds() / 80)
         known = clicks.filter(pl.col("ad_id") >= 1_000_000)
         for rows, time, delay in (
-            (views, "viewed_at", demo.VIEW_DELAY),
-            (known, "clicked_at", demo.CLICK_DELAY),
+            (views, "viewed_at", VIEW_DELAY),
+            (known, "clicked_at", CLICK_DELAY),
         ):
             if len(rows):
                 assert rows[time].min() > seen[time] - delay
@@ -79,5 +79,5 @@ def test_the_demo_joins_what_it_wrote_and_says_so(tmp_path: Path) -> None:
     results = pl.read_parquet(output / "results" / "*.parquet")
     assert f"{len(results):,}" in done.stdout
     assert len(results) > 1_000
-    assert results.filter(pl.col("clicked_at") - pl.col("viewed_at") > demo.WITHIN).is_empty()
+    assert results.filter(pl.col("clicked_at") - pl.col("viewed_at") > WITHIN).is_empty()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]

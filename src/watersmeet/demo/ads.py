@@ -1,0 +1,155 @@
+"""The demo's data: ad views and clicks, written as small Parquet files while the join runs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+WITHIN = timedelta(minutes=5)
+VIEW_DELAY = timedelta(seconds=10)
+CLICK_DELAY = timedelta(seconds=20)
+
+VIEW_COLUMNS = "ad_id bigint, user_id bigint, campaign string, price double, viewed_at timestamp"
+CLICK_COLUMNS = "ad_id bigint, device string, clicked_at timestamp"
+
+#: The streams tell of so much time, however long they flow.
+SPAN = timedelta(minutes=20)
+NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
+#: A file of each stream is written every so many seconds.
+TICK = 0.5
+
+_CAMPAIGNS = ("spring sale", "new shoes", "city trips", "coffee club", "phone plan", "museum night")
+_DEVICES = ("phone", "tablet", "desktop")
+_CLICKS_PER_VIEW = 0.2
+
+
+class Ads:
+    """People see ads and click on some, a little out of order.
+
+    :meth:`step` tells what arrives in the next stretch of time. A view arrives up
+    to 8 seconds after its time, a click up to 15. One in five views is clicked on,
+    a minute later on average, now and then more than ``WITHIN`` later, and
+    sometimes twice. From a quarter of ``SPAN`` on there are late clicks too, from
+    phones that were offline for minutes.
+    """
+
+    def __init__(self, views_per_second: float, *, seed: int = 7) -> None:
+        self._rate = views_per_second
+        self._random = np.random.default_rng(seed)
+        self._now = 0.0
+        self._next_ad = 1_000_000
+        self._coming = pl.DataFrame(
+            schema={"ad_id": pl.Int64, "clicked_at": pl.Float64, "arrives": pl.Float64}
+        )
+
+    def step(self, seconds: float) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """The views and the clicks that arrive within the next ``seconds``."""
+        start, self._now = self._now, self._now + seconds
+        views = self._views(start, round(self._rate * seconds))
+        self._coming = pl.concat([self._coming, self._clicks_on(views)])
+        arrived = self._coming.filter(pl.col("arrives") < self._now).sort("arrives")
+        self._coming = self._coming.filter(pl.col("arrives") >= self._now)
+        if start >= SPAN.total_seconds() / 4:
+            arrived = pl.concat([arrived, self._late(start, len(arrived) // 200)])
+        clicks = arrived.with_columns(device=self._choice(_DEVICES, len(arrived)))
+        return (
+            views.with_columns(_as_time("viewed_at")),
+            clicks.select("ad_id", "device", _as_time("clicked_at")),
+        )
+
+    def _views(self, start: float, count: int) -> pl.DataFrame:
+        random = self._random
+        ids = np.arange(self._next_ad, self._next_ad + count)
+        self._next_ad += count
+        arrives = np.sort(random.uniform(start, self._now, count))
+        held_up = random.uniform(0, 8, count) * (random.random(count) < 0.1)
+        return pl.DataFrame(
+            {
+                "ad_id": ids,
+                "user_id": random.integers(1, 5_000_000, count),
+                "campaign": self._choice(_CAMPAIGNS, count),
+                "price": random.gamma(4, 0.3, count).round(3),
+                "viewed_at": arrives - held_up,
+            }
+        )
+
+    def _clicks_on(self, views: pl.DataFrame) -> pl.DataFrame:
+        random = self._random
+        often = random.poisson(_CLICKS_PER_VIEW, len(views))
+        ads = np.repeat(views["ad_id"].to_numpy(), often)
+        times = np.repeat(views["viewed_at"].to_numpy(), often)
+        times = times + random.exponential(60, len(ads))
+        arrives = times + random.uniform(0, 15, len(ads))
+        return pl.DataFrame({"ad_id": ads, "clicked_at": times, "arrives": arrives})
+
+    def _late(self, start: float, count: int) -> pl.DataFrame:
+        ads = self._random.integers(0, 1_000_000, count)
+        times = start - self._random.uniform(300, 600, count)
+        arrives = np.full(count, start)
+        return pl.DataFrame({"ad_id": ads, "clicked_at": times, "arrives": arrives})
+
+    def _choice(self, names: tuple[str, ...], count: int) -> pl.Series:
+        return pl.Series(names).gather(self._random.integers(0, len(names), count))
+
+
+def _as_time(column: str) -> pl.Expr:
+    micros = (pl.col(column) * 1e6).cast(pl.Int64).cast(pl.Duration("us"))
+    return (pl.lit(NOON) + micros).alias(column)
+
+
+class Writer(threading.Thread):
+    """Writes the streams, file by file, until they end or ``stop`` is set: about so many rows
+    in so many seconds."""
+
+    def __init__(self, folder: Path, seconds: float, rows: int, stop: threading.Event) -> None:
+        super().__init__(daemon=True)
+        self._folder = folder
+        self._tick, self._ticks = 0, round(seconds / TICK)
+        views_per_second = rows / (1 + _CLICKS_PER_VIEW) / SPAN.total_seconds()
+        self._ads = Ads(views_per_second)
+        self._stop_early = stop
+        self.rows = 0
+        self.error: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            due = time.monotonic()
+            while self._tick < self._ticks:
+                if self._stop_early.wait(max(0.0, due - time.monotonic())):
+                    return
+                self.write_next()
+                due += TICK
+        except Exception as error:
+            self.error = error
+
+    def write_next(self) -> None:
+        """Write the next file of each stream."""
+        views, clicks = self._ads.step(SPAN.total_seconds() / self._ticks)
+        self._write("views", views)
+        self._write("clicks", clicks)
+        self._tick += 1
+        self.rows += len(views) + len(clicks)
+
+    def _write(self, stream: str, rows: pl.DataFrame) -> None:
+        """Spark passes over names with a dot in front: it never sees half a file."""
+        path = self._folder / stream / f"{self._tick:05}.parquet"
+        hidden = path.with_name(f".{path.name}")
+        rows.write_parquet(hidden, compression="snappy")
+        hidden.rename(path)
+
+
+def expected(folder: Path) -> pl.DataFrame:
+    """The result by a plain join of all that was written."""
+    apart = pl.col("clicked_at") - pl.col("viewed_at")
+    return (
+        pl.scan_parquet(folder / "views" / "*.parquet")
+        .join(pl.scan_parquet(folder / "clicks" / "*.parquet"), on="ad_id")
+        .filter(apart.abs() <= WITHIN)
+        .with_columns(event_time=pl.max_horizontal("viewed_at", "clicked_at"))
+        .collect()
+    )
