@@ -19,6 +19,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -122,26 +123,24 @@ def warm_up(begin: Callable[[Path], StreamingQuery]) -> None:
     began, medians = time.monotonic(), []
     least, most = WARM_UP_SECONDS
     while (left := began + most - time.monotonic()) > 0:
-        query, _ = completed(begin, max(1, round(left)))
-        medians.append(statistics.median(times_of(query) or [0]))
+        with completed(begin, max(1, round(left))) as (query, _):
+            medians.append(statistics.median(times_of(query) or [0]))
         settled = len(medians) - 1 - medians.index(min(medians)) >= WARM_UP_PASSES
         if settled and time.monotonic() - began > least:
             return
 
 
+@contextmanager
 def completed(
     begin: Callable[[Path], StreamingQuery], seconds: int | None = None
-) -> tuple[StreamingQuery, int]:
-    """Have a query run over its files, from an empty checkpoint, for so long at most: the
-    query, and how many bytes of state it left on disk."""
-    checkpoint = Path(tempfile.mkdtemp(prefix="watersmeet-bench-"))
-    query = begin(checkpoint)
-    query.awaitTermination(seconds)
-    query.stop()
-    files = [file for file in (checkpoint / "state").rglob("*") if file.is_file()]
-    state_bytes = sum(file.stat().st_size for file in files)
-    shutil.rmtree(checkpoint, ignore_errors=True)
-    return query, state_bytes
+) -> Iterator[tuple[StreamingQuery, Path]]:
+    """A query that has run over its files, from an empty checkpoint, for so long at most; and
+    that checkpoint."""
+    with tempfile.TemporaryDirectory("-watersmeet-bench", ignore_cleanup_errors=True) as folder:
+        query = begin(Path(folder))
+        query.awaitTermination(seconds)
+        query.stop()
+        yield query, Path(folder)
 
 
 def collect_garbage(spark: SparkSession) -> None:
@@ -160,7 +159,9 @@ def run(
 ) -> Run:
     """Run one way over all files; judge it by the last ``steady`` micro-batches with data."""
     collect_garbage(spark)
-    query, state_bytes = completed(partial(start, spark, way, workload, folder))
+    with completed(partial(start, spark, way, workload, folder)) as (query, checkpoint):
+        files = [file for file in (checkpoint / "state").rglob("*") if file.is_file()]
+        state_bytes = sum(file.stat().st_size for file in files)
     # The last progress of all is a batch without data, which only purges state.
     data = [progress for progress in query.recentProgress if progress.numInputRows]
     assert len(data) == workload.batches, f"{name}: {len(data)} batches"

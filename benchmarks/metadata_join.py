@@ -119,8 +119,8 @@ class Run:
 def run(spark: SparkSession, way: str, folder: Path, size: int) -> Run:
     """Run one way over all files; the micro-batches after two million records are timed."""
     collect_garbage(spark)
-    query, _ = completed(partial(start, spark, way, folder))
-    data = [progress for progress in query.recentProgress if progress.numInputRows]
+    with completed(partial(start, spark, way, folder)) as (query, _):
+        data = [progress for progress in query.recentProgress if progress.numInputRows]
     if way == "floor":
         stored = [0]
     elif way == "ours":
