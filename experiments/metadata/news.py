@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.operators.scheduling import Schedule
+from watersmeet.operators.equi.order.runs import Schedule
 from watersmeet.spec import Budget, Punctuation
 from watersmeet.testing import LocalJoin, LocalStream
 

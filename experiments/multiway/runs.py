@@ -18,10 +18,10 @@ import pyarrow as pa
 
 from experiments.multiway.datasets import DATASETS, STREAMS, UNITS, Dataset, Floats
 from watersmeet.operators.base import Counters
+from watersmeet.operators.equi.state import EquiState
+from watersmeet.rows.columns import CODE, TIME
 from watersmeet.spec import DRIVERS
-from watersmeet.state.bucket import BucketState
 from watersmeet.state.cache import SegmentCache
-from watersmeet.state.segment import CODE, TIME
 from watersmeet.testing import LocalJoin, LocalStream
 
 INSTANT = pa.timestamp("us", "UTC")
@@ -84,7 +84,7 @@ def trace(dataset: Dataset, count: int, way: str) -> Trace:
         for number, rows in enumerate(micro_batches(dataset, count)):
             at, out, results = [], [], 0
             began = time.process_time()
-            state = BucketState(
+            state = EquiState(
                 local.stores[0],
                 SegmentCache(folder, 1 << 30),
                 fingerprint=local.join.layout.fingerprint,

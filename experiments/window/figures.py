@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from experiments.report import Claim, Outcome, bars, lines
 from experiments.window.streams import PLANS, Source, cpu, results
-from watersmeet.plan.cost import (
+from watersmeet.cost.window import (
     Workload,
     crossover,
     full_join,

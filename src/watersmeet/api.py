@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from watersmeet.cost.calibration import weights
 from watersmeet.errors import PlanError
-from watersmeet.operators.calibration import weights
-from watersmeet.operators.predicate import Predicate
-from watersmeet.plan.explain import explain
-from watersmeet.plan.planner import plan_join
-from watersmeet.spark import pipeline, session
+from watersmeet.plan.equi import plan_join
+from watersmeet.plan.explain.equi import explain
+from watersmeet.rows.predicate import Predicate
+from watersmeet.spark import query, session
 from watersmeet.spark.inputs import check_punctuation, describe
-from watersmeet.spark.where import translate
+from watersmeet.spark.sql import translate
 from watersmeet.spec import Budget, JoinSpec, Punctuation, StreamSpec
 from watersmeet.state.cache import default_folder
 
@@ -43,12 +43,12 @@ class Plan:
 
     def explain(self) -> str:
         """The plan as a tree: what matches, what is kept, what purges it and when."""
-        buckets = pipeline.bucket_count(self.streams[0].df.sparkSession)
-        return explain(self.spec, buckets=buckets, weights=weights(default_folder()))
+        shards = query.shard_count(self.streams[0].df.sparkSession)
+        return explain(self.spec, shards=shards, weights=weights(default_folder()))
 
     def dataframe(self) -> DataFrame:
         """The result, as a DataFrame to write, query or aggregate."""
-        return pipeline.build(self.spec, [s.df for s in self.streams], self.predicate)
+        return query.build(self.spec, [s.df for s in self.streams], self.predicate)
 
 
 def stream(

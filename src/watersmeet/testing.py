@@ -36,17 +36,17 @@ import pyarrow.compute as pc
 from watersmeet import durations
 from watersmeet.errors import StreamNameError, did_you_mean
 from watersmeet.operators.base import END_OF_TIME, Counters
-from watersmeet.operators.closing import HIGH, LOW, PUNCTUATION, for_one_bucket
-from watersmeet.operators.equi_join import EquiJoin
-from watersmeet.operators.layout import is_exact, key_name, lay_out, stored_names
-from watersmeet.operators.predicate import Predicate
-from watersmeet.operators.scheduling import Schedule
-from watersmeet.plan.planner import plan_join
+from watersmeet.operators.equi.layout import is_exact, lay_out, stored_names
+from watersmeet.operators.equi.order.runs import Schedule
+from watersmeet.operators.equi.promises.closing import for_one_shard
+from watersmeet.operators.equi.state import EquiState
+from watersmeet.operators.equi.step import EquiJoin
+from watersmeet.plan.equi import plan_join
+from watersmeet.rows.columns import CODE, HIGH, LOW, PUNCTUATION, TIME, concat, key_name
+from watersmeet.rows.predicate import Predicate
+from watersmeet.rows.shard import Shard, shard_numbers
 from watersmeet.spec import Column, JoinSpec, Punctuation, StreamSpec
-from watersmeet.state.bucket import BucketState
 from watersmeet.state.cache import SegmentCache
-from watersmeet.state.segment import CODE, TIME, concat
-from watersmeet.state.share import Share, bucket_numbers
 from watersmeet.state.store import MemoryStore
 
 _SPARK_NAMES = {
@@ -83,7 +83,7 @@ class LocalStream:
 class LocalJoin:
     """A join that is stepped by hand. ``options`` are what ``wm.join`` takes.
 
-    ``stores`` (one a bucket) and ``folder`` are the durable state and the local
+    ``stores`` (one a shard) and ``folder`` are the durable state and the local
     cache: hand them to another :class:`LocalJoin` to restart from where this
     one stands.
     """
@@ -94,7 +94,7 @@ class LocalJoin:
         *,
         where: Predicate | None = None,
         schedule: Schedule | None = None,
-        buckets: int = 1,
+        shards: int = 1,
         restart: LocalJoin | None = None,
         folder: str | None = None,
         **options: Any,
@@ -104,10 +104,10 @@ class LocalJoin:
         self.spec: JoinSpec = replace(spec, where=where.sql if where else None)
         schemas = [_in_utc(stream.schema) for stream in streams.values()]
         output = pa.schema([(c.name, _output_type(c, schemas)) for c in spec.output])
-        layout = lay_out(self.spec, schemas, output, where, buckets=buckets)
+        layout = lay_out(self.spec, schemas, output, where, shards=shards)
         self.join = EquiJoin(replace(layout, schedule=schedule or layout.schedule))
         self.stores: list[MemoryStore] = (
-            restart.stores if restart else [MemoryStore() for _ in range(buckets)]
+            restart.stores if restart else [MemoryStore() for _ in range(shards)]
         )
         self._greatest: dict[int, int] = dict(restart._greatest) if restart else {}
         self.watermark: int | None = restart.watermark if restart else None
@@ -128,8 +128,8 @@ class LocalJoin:
         rows = [self._stored(i, tables.get(name)) for i, name in enumerate(names)]
         results: list[pa.RecordBatch] = []
         self.counters = Counters.zero(len(rows))
-        for bucket in range(len(self.stores)):
-            results += self._step(bucket, [_of_bucket(r, bucket, len(self.stores)) for r in rows])
+        for shard in range(len(self.stores)):
+            results += self._step(shard, [_of_shard(r, shard, len(self.stores)) for r in rows])
         self._advance(rows)
         return pa.Table.from_batches(results, self.join.layout.output)
 
@@ -140,31 +140,31 @@ class LocalJoin:
 
     def state_rows(self) -> list[int]:
         """Rows stored now, for each stream."""
-        states = [self._state(bucket) for bucket in range(len(self.stores))]
+        states = [self._state(shard) for shard in range(len(self.stores))]
         return [
             sum(state.windows[i].rows for state in states) for i in range(len(self.spec.streams))
         ]
 
-    def _state(self, bucket: int) -> BucketState:
-        return BucketState(
-            self.stores[bucket],
+    def _state(self, shard: int) -> EquiState:
+        return EquiState(
+            self.stores[shard],
             SegmentCache(self.folder, 1 << 30),
-            share=Share(bucket, len(self.stores)),
+            shard=Shard(shard, len(self.stores)),
             fingerprint=self.join.layout.fingerprint,
             lengths=self.join.lengths,
             delay=self.join.layout.delay,
             memory=self.join.layout.memory,
         )
 
-    def _step(self, bucket: int, rows: list[pa.RecordBatch | None]) -> Iterable[pa.RecordBatch]:
-        state = self._state(bucket)
+    def _step(self, shard: int, rows: list[pa.RecordBatch | None]) -> Iterable[pa.RecordBatch]:
+        state = self._state(shard)
         results = list(self.join.step([rows], self.watermark, state, self.counters))
         state.commit()
         for counters, window in zip(self.counters.streams, state.windows, strict=True):
             counters.expired += window.expired
         self.counters.cache_hits += state.cache_counts.hits
         self.counters.cache_misses += state.cache_counts.misses
-        self.counters.owed += len(state.manifest.debts)
+        self.counters.owed += len(state.debts)
         return results
 
     def _advance(self, rows: list[pa.RecordBatch | None]) -> None:
@@ -282,9 +282,9 @@ def _code(keys: list[pa.Array], *, exact: bool) -> pa.Array:
     return pa.array(codes, mask=null)
 
 
-def _of_bucket(rows: pa.RecordBatch | None, bucket: int, count: int) -> pa.RecordBatch | None:
+def _of_shard(rows: pa.RecordBatch | None, shard: int, count: int) -> pa.RecordBatch | None:
     if rows is None or count == 1:
         return rows
-    rows, everywhere = for_one_bucket(rows)
-    mine = bucket_numbers(rows.column(CODE), count) == bucket
+    rows, everywhere = for_one_shard(rows)
+    mine = shard_numbers(rows.column(CODE), count) == shard
     return concat([rows.filter(pa.array(mine)), everywhere])

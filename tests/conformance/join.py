@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from tests.oracle import Arrivals, Stream, split_late, sql_join
-from watersmeet.operators.predicate import Predicate
+from watersmeet.rows.predicate import Predicate
 from watersmeet.spec import Budget
 from watersmeet.testing import LocalStream
 

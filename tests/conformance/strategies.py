@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from tests.conformance.join import START, Batch, Join, table
 from tests.conformance.ways import Disturbance
-from watersmeet.operators import output
-from watersmeet.operators.predicate import Predicate
+from watersmeet.operators.equi import output
+from watersmeet.rows.predicate import Predicate
 from watersmeet.spec import DRIVERS, GOALS, INDEXES, INVALIDATIONS, JOIN_TYPES
 from watersmeet.state import compaction, window
 from watersmeet.testing import LocalStream
@@ -106,7 +106,7 @@ class Run:
 
     join: Join
     batches: list[Batch]
-    buckets: int
+    shards: int
     before: dict[int, Disturbance]
     limits: dict[str, int]
 
@@ -123,7 +123,7 @@ class Run:
                 name: [tuple(row.values()) for row in t.to_pylist()] for name, t in batch.items()
             }
             lines.append(f"{number}: {self.before.get(number, '')} {rows}")
-        printer.text("\n".join([*lines, f"{self.buckets} buckets, {self.limits}"]))
+        printer.text("\n".join([*lines, f"{self.shards} shards, {self.limits}"]))
 
 
 @contextlib.contextmanager
@@ -157,7 +157,7 @@ def runs(draw: st.DrawFn, hows: Sequence[str] = JOIN_TYPES, streams: str = "ab")
     return Run(
         join=join,
         batches=batches,
-        buckets=draw(st.integers(1, 3)),
+        shards=draw(st.integers(1, 3)),
         before=draw(st.dictionaries(number, st.sampled_from(Disturbance), max_size=4)),
         limits=draw(_LIMITS) | ({"piece": 50} if len(streams) > 3 else {}),
     )

@@ -1,5 +1,5 @@
 """The same rows give the same result, however they are cut into batches, spread over
-buckets, and whatever happens in between. With literal data: see test_result for random."""
+shards, and whatever happens in between. With literal data: see test_result for random."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ def test_batches_may_be_cut_anywhere(way: Way, how: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("how", JOIN_TYPES)
-@pytest.mark.parametrize("buckets", [2, 5])
-def test_the_number_of_buckets_does_not_matter(way: Way, how: str, buckets: int) -> None:
+@pytest.mark.parametrize("shards", [2, 5])
+def test_the_number_of_shards_does_not_matter(way: Way, how: str, shards: int) -> None:
     join = letters(how)
     batches = [*recut(join, seconds(join), 5), *join.closing()]
-    outcome = way.run(join, batches, buckets=buckets)
+    outcome = way.run(join, batches, shards=shards)
     assert_same_rows(outcome.result, join.expected(batches))
 
 
@@ -82,7 +82,7 @@ def test_a_disturbance_before_every_batch_is_not_seen(
     undisturbed = way.run(join, batches)
     with limited(**SMALL):
         outcome = way.run(
-            join, batches, buckets=2, before=dict.fromkeys(range(len(batches)), disturbance)
+            join, batches, shards=2, before=dict.fromkeys(range(len(batches)), disturbance)
         )
     assert_same_rows(outcome.result, undisturbed.result)
     assert_same_rows(outcome.result, join.expected(batches))

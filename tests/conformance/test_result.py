@@ -1,4 +1,4 @@
-"""The result is the oracle's, whatever the batches, the buckets and the mishaps."""
+"""The result is the oracle's, whatever the batches, the shards and the mishaps."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_any_run_gives_what_the_oracle_gives(way: Way, how: str, streams: str) -
     @given(run=runs([how], streams))
     def check(run: Run) -> None:
         with limited(**run.limits):
-            outcome = way.run(run.join, run.batches, buckets=run.buckets, before=run.before)
+            outcome = way.run(run.join, run.batches, shards=run.shards, before=run.before)
         assert_same_rows(outcome.result, run.join.expected(run.batches))
         assert outcome.late == run.join.arrivals(run.batches).late_in_batch
 

@@ -118,9 +118,9 @@ def test_a_row_from_the_future_does_not_keep_the_others(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", JOIN_TYPES)
 def test_nothing_is_left_when_everything_has_expired(tmp_path: Path, how: str) -> None:
-    # Given state with marks, merges and several buckets,
+    # Given state with marks, merges and several shards,
     join = numbers(how, within=8, delay=2)
-    run = local(join, tmp_path, buckets=3)
+    run = local(join, tmp_path, shards=3)
     for second in range(30):
         time = at(second)
         rows = [(i % 4, time) for i in range(second % 7)]

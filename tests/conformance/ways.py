@@ -52,7 +52,7 @@ class Way(Protocol):
         join: Join,
         batches: Sequence[Batch],
         *,
-        buckets: int = 1,
+        shards: int = 1,
         before: Mapping[int, Disturbance] | None = None,
     ) -> Outcome:
         """Run all batches; ``before[n]`` happens before batch n."""
@@ -66,12 +66,12 @@ class LocalWay:
         join: Join,
         batches: Sequence[Batch],
         *,
-        buckets: int = 1,
+        shards: int = 1,
         before: Mapping[int, Disturbance] | None = None,
     ) -> Outcome:
         results, late, counters = [], [], []
         with tempfile.TemporaryDirectory() as folder:
-            local = LocalJoin(join.streams, buckets=buckets, folder=folder, **join.options)
+            local = LocalJoin(join.streams, shards=shards, folder=folder, **join.options)
             for number, batch in enumerate(batches):
                 local = _disturbed(local, join, batch, (before or {}).get(number))
                 results.append(local.batch(**batch))
@@ -87,8 +87,8 @@ class LocalWay:
 
 def restarted(local: LocalJoin, join: Join, folder: str | None = None) -> LocalJoin:
     """A new operator that goes on with the state of another."""
-    buckets = len(local.stores)
-    return LocalJoin(join.streams, buckets=buckets, restart=local, folder=folder, **join.options)
+    shards = len(local.stores)
+    return LocalJoin(join.streams, shards=shards, restart=local, folder=folder, **join.options)
 
 
 def _disturbed(

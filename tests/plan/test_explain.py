@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from watersmeet.plan.cost import Weights
-from watersmeet.plan.explain import explain
-from watersmeet.plan.planner import plan_join
+from watersmeet.cost.engine import Weights
+from watersmeet.plan.equi import plan_join
+from watersmeet.plan.explain.equi import explain
 from watersmeet.spec import JOIN_TYPES, Budget, Column, Punctuation, StreamSpec
 
 SECOND = 1_000_000
@@ -34,7 +34,7 @@ CLICKS_UNMATCHED = "unmatched rows of clicks: come out"
 
 def explained(*streams: StreamSpec, **arguments: Any) -> str:
     arguments = {"on": "ad_id", "within": "5 minutes", **arguments}
-    return explain(plan_join(streams or (VIEWS, CLICKS), **arguments), buckets=8)
+    return explain(plan_join(streams or (VIEWS, CLICKS), **arguments), shards=8)
 
 
 def batch(stream: StreamSpec) -> StreamSpec:
@@ -50,7 +50,7 @@ def test_an_inner_join_reads_as_a_tree() -> None:
         where="views.price < clicks.bid",
     )
 
-    text = explain(spec, buckets=8, notes=["state version 1"])
+    text = explain(spec, shards=8, notes=["state version 1"])
 
     assert (
         text
@@ -77,7 +77,7 @@ inner join of views and clicks (streaming)
 │  ├─ views is held with an index at first; then as the measured rates say
 │  ├─ clicks is held with an index at first; then as the measured rates say
 │  └─ expired rows leave whenever the watermark moves
-├─ buckets: 8, by a hash of the key
+├─ shards: 8, by a hash of the key
 ├─ event time: carried on as `event_time`, the greatest of the times; works with windowed \
 aggregation in the same query
 └─ note: state version 1"""
@@ -230,7 +230,7 @@ WEIGHTS = Weights(sort=70, merge=20, search=100, scan=3, hit=160, call=200_000)
 def test_declared_rates_show_the_numbers_behind_the_first_choice() -> None:
     views, clicks = replace(VIEWS, rate=100_000.0), replace(CLICKS, rate=10.0, keys=500.0)
     spec = plan_join([views, clicks], on="ad_id", within="5 minutes")
-    text = explain(spec, buckets=8, weights=WEIGHTS)
+    text = explain(spec, shards=8, weights=WEIGHTS)
     assert "views is held" in text
     assert "ms a micro-batch with an index" in text
     assert "12,500 new rows and 1 probes a micro-batch, 4,000,000 stored rows" in text
@@ -258,7 +258,7 @@ def test_a_budget_and_early_results_say_what_comes_first() -> None:
 
 def test_a_budget_says_what_it_costs() -> None:
     spill = explained(budget=Budget(memory="2 GB"))
-    assert "memory: 2 GB, 250 MB for each bucket" in spill
+    assert "memory: 2 GB, 250 MB for each shard" in spill
     assert "nothing is lost" in spill
     shed = Budget(memory="2 GB", rate=50_000, overflow="shed")
     text = explained(budget=shed)

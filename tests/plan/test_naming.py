@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from watersmeet.errors import AmbiguousColumnError, PlanError, UnknownColumnError
+from watersmeet.plan.equi import plan_join
 from watersmeet.plan.naming import resolve
-from watersmeet.plan.planner import plan_join
 from watersmeet.spec import Column, JoinSpec, OutputColumn, StreamSpec
 
 

@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from watersmeet.operators.closing import PUNCTUATION
-from watersmeet.spark.buckets import bucket_ids
+from watersmeet.rows.columns import CODE, PUNCTUATION, TIME, concat
+from watersmeet.rows.ipc import from_ipc
+from watersmeet.rows.shard import shard_numbers
 from watersmeet.spark.capsule import CAPSULE_BYTES, Pack, payloads
-from watersmeet.state.segment import CODE, TIME, concat, from_ipc
-from watersmeet.state.share import bucket_numbers
+from watersmeet.spark.shards import shard_ids
 
 
 def rows_of(codes: list[int | None], **columns: list[object]) -> pa.RecordBatch:
@@ -19,24 +19,24 @@ def rows_of(codes: list[int | None], **columns: list[object]) -> pa.RecordBatch:
 
 
 def packed(pack: Pack, *batches: pa.RecordBatch) -> dict[int, list[pa.RecordBatch]]:
-    """The record batches in the capsules of each bucket."""
+    """The record batches in the capsules of each shard."""
     opened: dict[int, list[pa.RecordBatch]] = {}
     for capsules in pack(iter(batches)):
         for capsule in capsules.to_pylist():
             rows = from_ipc(capsule["payload"])
             greatest = max(row[TIME] for row in rows.to_pylist())
             assert (capsule["stream"], capsule["event_time"]) == (pack.stream, greatest)
-            opened.setdefault(capsule["bucket"], []).append(rows)
+            opened.setdefault(capsule["shard"], []).append(rows)
     return opened
 
 
 @pytest.mark.parametrize("count", [1, 2, 7])
-def test_every_row_is_in_one_capsule_of_its_bucket(count: int) -> None:
-    ids = tuple(bucket_ids(count))
+def test_every_row_is_in_one_capsule_of_its_shard(count: int) -> None:
+    ids = tuple(shard_ids(count))
     batches = [rows_of(list(range(start, start + 50))) for start in range(0, 500, 50)]
     opened = packed(Pack(1, ids), *batches)
-    for bucket, parts in opened.items():
-        assert set(bucket_numbers(concat(parts).column(CODE), count)) == {ids.index(bucket)}
+    for shard, parts in opened.items():
+        assert set(shard_numbers(concat(parts).column(CODE), count)) == {ids.index(shard)}
     codes = [code for parts in opened.values() for code in concat(parts).column(CODE).to_pylist()]
     assert sorted(codes) == list(range(500))
 
@@ -46,7 +46,7 @@ def test_capsules_stay_small_because_spark_hands_over_many_at_once(count: int) -
     random = np.random.default_rng(1)
     texts = pa.array([random.bytes(1000) for _ in range(2000)], pa.binary())
     rows = rows_of(list(range(2000)), text=texts)
-    opened = packed(Pack(0, tuple(bucket_ids(count))), rows)
+    opened = packed(Pack(0, tuple(shard_ids(count))), rows)
     parts = [part for parts in opened.values() for part in parts]
     assert max(part.nbytes for part in parts) <= 1.1 * CAPSULE_BYTES
     assert len(parts) <= rows.nbytes / CAPSULE_BYTES + 2 * count
@@ -58,13 +58,13 @@ def test_a_row_larger_than_a_capsule_has_one_of_its_own() -> None:
     assert [len(part) for part in packed(Pack(0, (0,)), rows)[0]] == [1, 1, 1]
 
 
-def test_a_punctuation_of_many_keys_goes_to_every_bucket() -> None:
-    ids = tuple(bucket_ids(2))
+def test_a_punctuation_of_many_keys_goes_to_every_shard() -> None:
+    ids = tuple(shard_ids(2))
     flags = pa.array([False, True, True, False])
     opened = packed(Pack(0, ids), rows_of([1, None, 2, None], **{PUNCTUATION: flags}))
     everywhere = [
-        sum(row[CODE] is None and row[PUNCTUATION] for row in concat(opened[bucket]).to_pylist())
-        for bucket in ids
+        sum(row[CODE] is None and row[PUNCTUATION] for row in concat(opened[shard]).to_pylist())
+        for shard in ids
     ]
     assert everywhere == [1, 1]
     assert sum(len(part) for parts in opened.values() for part in parts) == 3 + 2

@@ -90,7 +90,7 @@ def test_state_is_bounded_without_a_window(
     records = [record for record in wm.metrics(query) if record.rows]
     assert [record.streams["news"].state_rows for record in records] == [4] * 5
     assert [record.streams["access"].state_rows for record in records] == [0] * 5
-    # A range goes to both buckets, a single key to its own.
+    # A range goes to both shards, a single key to its own.
     came = sum(record.streams["access"].punctuations for record in records)
     assert came == (4 * 2 if ranges else 16)
 

@@ -91,7 +91,7 @@ def test_work_is_counted(query: StreamingQuery) -> None:
     assert sum(record.cache_hits for record in records) > 0
     assert sum(record.cache_misses for record in records) == 0
     assert all(record.step_ms > 0 for record in records)
-    assert [record.steps for record in records[:4]] == [2, 2, 2, 2], "both buckets take each step"
+    assert [record.steps for record in records[:4]] == [2, 2, 2, 2], "both shards take each step"
 
 
 def test_listeners_see_the_same_numbers(query: StreamingQuery) -> None:
@@ -103,7 +103,7 @@ def test_listeners_see_the_same_numbers(query: StreamingQuery) -> None:
         assert seen["a.state_rows"] + seen["b.state_rows"] == record.state_rows
 
 
-def test_the_state_is_complete_when_only_one_bucket_gets_data(
+def test_the_state_is_complete_when_only_one_shard_gets_data(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     many = [(key, at(0), key) for key in range(100)]

@@ -10,8 +10,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from watersmeet.rows.columns import CODE
 from watersmeet.state.cache import _UNSEEN, IDLE_SECONDS, SegmentCache, default_folder
-from watersmeet.state.segment import CODE, Segment
+from watersmeet.state.segment import Segment
 
 
 def segment(rows: int = 100) -> Segment:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from watersmeet.rows.shard import Shard
 from watersmeet.state import keyset
 from watersmeet.state.keyset import KeySet
-from watersmeet.state.share import Share
 
 LEAST, GREATEST = -(2**63), 2**63 - 1
 ranges = st.lists(st.tuples(st.integers(-20, 20), st.integers(-20, 20)), max_size=12)
@@ -58,11 +58,11 @@ def test_the_ends_of_the_numbers() -> None:
 @given(
     batches=st.lists(ranges, max_size=5),
     share=st.integers(1, 4).flatmap(
-        lambda count: st.builds(Share, st.integers(0, count - 1), st.just(count))
+        lambda count: st.builds(Shard, st.integers(0, count - 1), st.just(count))
     ),
 )
-def test_bridging_changes_nothing_for_the_keys_of_the_bucket(
-    batches: list[list[tuple[int, int]]], share: Share
+def test_bridging_changes_nothing_for_the_keys_of_the_shard(
+    batches: list[list[tuple[int, int]]], share: Shard
 ) -> None:
     probes = np.arange(-25, 26)
     mine = share.has(probes)
@@ -72,18 +72,18 @@ def test_bridging_changes_nothing_for_the_keys_of_the_bucket(
         plain = plain.with_ranges(low, high)
         bridged = bridged.with_ranges(low, high).bridged(bridged, share)
         assert bridged.contains(probes)[mine].tolist() == plain.contains(probes)[mine].tolist()
-        # Every gap that is left has a key of the bucket.
+        # Every gap that is left has a key of the shard.
         for end, start in zip(bridged.high, bridged.low[1:], strict=False):
             assert share.has(np.arange(end + 1, start)).any()
 
 
 @pytest.mark.parametrize("count", [2, 7, 200])
 @pytest.mark.parametrize("together", [1, 100])
-def test_keys_closed_in_their_order_take_few_ranges_in_every_bucket(
+def test_keys_closed_in_their_order_take_few_ranges_in_every_shard(
     count: int, together: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(keyset, "_CODES", 1000)  # so that there are several pieces
-    share, keys = Share(count - 1, count), KeySet()
+    share, keys = Shard(count - 1, count), KeySet()
     for first in range(0, 20_000, together):
         codes = np.arange(first, first + together)
         codes = codes[share.has(codes)]
@@ -93,4 +93,4 @@ def test_keys_closed_in_their_order_take_few_ranges_in_every_bucket(
 
 def test_bridging_leaves_long_gaps_and_the_ends_of_the_numbers() -> None:
     keys = KeySet().with_codes(np.array([LEAST, 0, 10**6, GREATEST]))
-    assert keys.bridged(KeySet(), Share(0, 2)) is keys
+    assert keys.bridged(KeySet(), Shard(0, 2)) is keys

@@ -8,16 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from watersmeet.state.segment import (
-    CODE,
-    TIME,
-    Segment,
-    concat,
-    decode,
-    encode,
-    sort_order,
-    times_of,
-)
+from watersmeet.rows.columns import CODE, TIME, concat, times_of
+from watersmeet.rows.ipc import decode, encode
+from watersmeet.state.index import sort_order
+from watersmeet.state.segment import Segment
 
 INSTANT = pa.timestamp("us", "UTC")
 ENDS = [-(2**63), -1, 0, 1, 2**63 - 1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from watersmeet.state.store import SMALL, TOGETHER, MemoryStore, Pocket
+from watersmeet.state.store import SMALL, TOGETHER, InlineStore, MemoryStore
 
 names = st.sampled_from("abcdefghijkl")
 sizes = st.sampled_from([0, 1, SMALL, SMALL + 1])
@@ -18,7 +18,7 @@ def test_a_pocket_holds_what_was_put_in(steps: list[list[tuple[str, int | None]]
     store, small, expected = MemoryStore(), dict[str, bytes](), dict[str, bytes]()
     for number, step in enumerate(steps):
         # Given a pocket that is opened again for every step,
-        pocket = Pocket(store, small)
+        pocket = InlineStore(store, small)
         for name, size in step:
             # when values are replaced and deleted,
             assert pocket.get(name) == expected.get(name)

@@ -16,10 +16,10 @@ from tests.state.test_segment import rows_of
 from watersmeet.errors import StateError
 from watersmeet.state import compaction
 from watersmeet.state import window as window_module
-from watersmeet.state.bucket import BucketState
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.manifest import Entry
 from watersmeet.state.segment import Segment
+from watersmeet.state.shard import ShardState
 from watersmeet.state.store import MemoryStore
 from watersmeet.state.window import CacheCounts, Window
 
@@ -336,21 +336,21 @@ def test_any_history_keeps_what_it_must(
         assert values(window) == set()
 
 
-class TestBucketState:
+class TestShardState:
     def test_state_of_another_query_is_refused(self, tmp_path: Path) -> None:
         store, cache = MemoryStore(), SegmentCache(str(tmp_path), 1 << 30)
-        state = BucketState(store, cache, fingerprint="left join", lengths=[1, 1], delay=0)
+        state = ShardState(store, cache, fingerprint="left join", lengths=[1, 1], delay=0)
         state.commit()
         with pytest.raises(StateError, match="left join(.|\n)*inner join"):
-            BucketState(store, cache, fingerprint="inner join", lengths=[1, 1], delay=0)
+            ShardState(store, cache, fingerprint="inner join", lengths=[1, 1], delay=0)
 
     def test_what_is_committed_is_found_again(self, tmp_path: Path) -> None:
         store, cache = MemoryStore(), SegmentCache(str(tmp_path), 1 << 30)
-        state = BucketState(store, cache, fingerprint="q", lengths=[LENGTH, None], delay=0)
+        state = ShardState(store, cache, fingerprint="q", lengths=[LENGTH, None], delay=0)
         add(state.windows[1], 1, 2, 3, marked=(2,))
-        state.manifest.settled[0] = 42
+        state.section["settled"] = 42
         state.commit()
-        again = BucketState(store, cache, fingerprint="q", lengths=[LENGTH, None], delay=0)
+        again = ShardState(store, cache, fingerprint="q", lengths=[LENGTH, None], delay=0)
         assert [window.rows for window in again.windows] == [0, 3]
         assert numbers(again.windows[1], marked=True) == [2]
-        assert again.manifest.settled == [42, None]
+        assert again.section == {"settled": 42}

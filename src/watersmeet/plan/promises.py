@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from watersmeet.errors import PunctuationError, WindowError, did_you_mean
-from watersmeet.operators.layout import exact_key
+from watersmeet.operators.equi.layout import exact_key
 from watersmeet.plan.arguments import check_flag
 from watersmeet.plan.naming import resolve
 from watersmeet.spec import ARRIVALS, Punctuation, StreamSpec, preserved_by

@@ -1,6 +1,6 @@
 """Capsules: one row of Spark's that holds many of the user's, as Arrow bytes.
 
-``Pack`` runs where the source's rows are: it deals them out to buckets and
+``Pack`` runs where the source's rows are: it deals them out to shards and
 sends one capsule for each. Between there and the operator Spark handles capsules
 only.
 """
@@ -16,16 +16,17 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql import types as T
 
-from watersmeet.operators.closing import for_one_bucket
+from watersmeet.operators.equi.promises.closing import for_one_shard
+from watersmeet.rows.columns import CODE, TIME, concat
+from watersmeet.rows.ipc import write_ipc
+from watersmeet.rows.shard import shard_numbers
 from watersmeet.spark.arrow import canonical_rows
 from watersmeet.spark.worker import settle
-from watersmeet.state.segment import CODE, TIME, concat, write_ipc
-from watersmeet.state.share import bucket_numbers
 
 #: What travels to the operator.
 CAPSULE = T.StructType(
     [
-        T.StructField("bucket", T.IntegerType()),
+        T.StructField("shard", T.IntegerType()),
         T.StructField("stream", T.IntegerType()),
         T.StructField("event_time", T.TimestampType()),
         T.StructField("payload", T.BinaryType()),
@@ -33,7 +34,7 @@ CAPSULE = T.StructType(
 )
 _CAPSULE_ARROW = pa.schema(
     [
-        ("bucket", pa.int32()),
+        ("shard", pa.int32()),
         ("stream", pa.int32()),
         ("event_time", pa.timestamp("us", "UTC")),
         ("payload", pa.binary()),
@@ -52,18 +53,18 @@ CAPSULE_BYTES = 128 << 10
 class Pack:
     """Turns one stream's rows into capsules; a function for ``mapInArrow``.
 
-    The first task also sends an empty capsule to every bucket, so that each
-    bucket takes a step, and reports its state, in every micro-batch with data.
+    The first task also sends an empty capsule to every shard, so that each
+    shard takes a step, and reports its state, in every micro-batch with data.
     """
 
     stream: int
-    bucket_ids: tuple[int, ...]
+    shard_ids: tuple[int, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         settle()
         context = TaskContext.get()
         if context is not None and context.partitionId() == 0:
-            yield self._capsules([(bucket, None) for bucket in self.bucket_ids])
+            yield self._capsules([(shard, None) for shard in self.shard_ids])
         waiting: list[pa.RecordBatch] = []
         rows = size = 0
         for batch in batches:
@@ -78,29 +79,29 @@ class Pack:
     def _pack(self, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
         rows = canonical_rows(concat(batches))
         most = max(1, CAPSULE_BYTES * len(rows) // max(1, rows.nbytes))
-        count = len(self.bucket_ids)
+        count = len(self.shard_ids)
         if count == 1:
-            return self._capsules([(self.bucket_ids[0], part) for part in _parts(rows, most)])
-        rows, everywhere = for_one_bucket(rows)
+            return self._capsules([(self.shard_ids[0], part) for part in _parts(rows, most)])
+        rows, everywhere = for_one_shard(rows)
         # Sixteen bits make numpy sort by radix: one pass, whatever the number of rows.
-        numbers = bucket_numbers(rows.column(CODE), count).astype(
+        numbers = shard_numbers(rows.column(CODE), count).astype(
             np.uint16 if count <= 1 << 16 else np.int64
         )
         order = np.argsort(numbers, kind="stable")
         rows = rows.take(pa.array(order))
         ends = np.searchsorted(numbers[order], np.arange(count), side="right")
         slices, start = [], 0
-        for bucket, end in zip(self.bucket_ids, ends.tolist(), strict=True):
-            of_bucket = rows.slice(start, end - start)
-            slices += [(bucket, part) for part in _parts(of_bucket, most)]
-            slices += [(bucket, part) for part in _parts(everywhere, most)]
+        for shard, end in zip(self.shard_ids, ends.tolist(), strict=True):
+            of_shard = rows.slice(start, end - start)
+            slices += [(shard, part) for part in _parts(of_shard, most)]
+            slices += [(shard, part) for part in _parts(everywhere, most)]
             start = end
         return self._capsules(slices)
 
     def _capsules(self, slices: list[tuple[int, pa.RecordBatch | None]]) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays(
             [
-                pa.array([bucket for bucket, _ in slices], pa.int32()),
+                pa.array([shard for shard, _ in slices], pa.int32()),
                 pa.array([self.stream] * len(slices), pa.int32()),
                 pa.array([greatest_time(rows) for _, rows in slices], pa.int64()).view(
                     pa.timestamp("us", "UTC")

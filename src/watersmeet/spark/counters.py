@@ -1,7 +1,7 @@
 """Counters on their way from a step to Spark's progress reports.
 
 A step's counters leave among its results, as JSON in a row that holds nothing else, with
-notes on what was decided; ``observe`` adds them up, and gathers the notes, over the buckets
+notes on what was decided; ``observe`` adds them up, and gathers the notes, over the shards
 of a micro-batch. (JSON, because the column is null in every row of the result: a null text
 takes less room on its way than a null structure, whose fields are all there.)
 """
@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from watersmeet.operators.base import Counters, StreamCounters
-from watersmeet.state.bucket import BucketState
+from watersmeet.operators.equi.state import EquiState
 from watersmeet.state.manifest import total_bytes
 
 #: The column that carries them. It is null in a row of the result.
@@ -42,7 +42,7 @@ def names(streams: Sequence[str]) -> list[str]:
     return [*TOTALS, *(f"{stream}.{name}" for stream in streams for name in PER_STREAM)]
 
 
-def report(counters: Counters, state: BucketState) -> str:
+def report(counters: Counters, state: EquiState) -> str:
     """What a step did, with what is stored at its end."""
     for stream, window in zip(counters.streams, state.windows, strict=True):
         stream.expired = window.expired
@@ -52,7 +52,7 @@ def report(counters: Counters, state: BucketState) -> str:
         stream.indexed = sum(entry.indexed for entry in window.entries)
     counters.cache_hits = state.cache_counts.hits
     counters.cache_misses = state.cache_counts.misses
-    counters.owed = len(state.manifest.debts)
+    counters.owed = len(state.debts)
     totals = [getattr(counters, name) for name in TOTALS]
     per_stream = [getattr(s, name) for s in counters.streams for name in PER_STREAM]
     return json.dumps(

@@ -34,11 +34,11 @@ class StepMetrics:
     ``late`` (dropped), ``shed`` (for a budget) or ``unmatchable`` (a null key or time),
     how many ``expired``, and ``state_rows``, ``state_bytes`` and ``segments`` at the end,
     of which ``indexed``. ``step_ms`` is the time spent in the operator, summed over the
-    buckets. ``full_results`` estimates what the results would have been without shedding.
+    shards. ``full_results`` estimates what the results would have been without shedding.
     ``capped`` counts new rows whose results a budget's ``fanout`` cut short; ``largest`` is
     the most results that one new row has made: its ``fanout``, ``stream`` and ``key``.
     ``deferred`` counts the probes of stored segments that were put off, ``owed`` those that
-    are still to be done. ``notes`` say what the join decided and why, bucket by bucket.
+    are still to be done. ``notes`` say what the join decided and why, shard by shard.
     """
 
     batch: int

@@ -1,6 +1,6 @@
-"""The stateful operator on Spark: one step of the join for each bucket.
+"""The stateful operator on Spark: one step of the join for each shard.
 
-Spark calls it once a bucket with new capsules, and by a timer for every bucket
+Spark calls it once a shard with new capsules, and by a timer for every shard
 with state whenever the watermark has moved. Everything that is kept goes to a
 ``MapState``, so it commits with the micro-batch.
 """
@@ -23,14 +23,15 @@ from pyspark.sql.streaming.stateful_processor import (
 )
 
 from watersmeet.operators.base import END_OF_TIME, Counters
-from watersmeet.operators.equi_join import EquiJoin
+from watersmeet.operators.equi.state import EquiState
+from watersmeet.operators.equi.step import EquiJoin
+from watersmeet.rows.columns import concat
+from watersmeet.rows.ipc import from_ipc
+from watersmeet.rows.shard import Shard
 from watersmeet.spark.counters import REPORT, report
 from watersmeet.spark.frames import to_frame
 from watersmeet.spark.worker import settle
-from watersmeet.state.bucket import BucketState
 from watersmeet.state.cache import SegmentCache
-from watersmeet.state.segment import concat, from_ipc
-from watersmeet.state.share import Share
 
 if TYPE_CHECKING:
     from pyspark.sql.pandas._typing import DataFrameLike
@@ -64,7 +65,7 @@ class SparkStore:
 
 
 class JoinProcessor(StatefulProcessor):
-    """Steps the join. Buckets have the ids ``ids``. ``streaming`` is false for batch
+    """Steps the join. Shards have the ids ``ids``. ``streaming`` is false for batch
     DataFrames: all rows come in one call, and then nothing comes any more. ``timers`` says
     that there is a watermark to wait for."""
 
@@ -79,7 +80,7 @@ class JoinProcessor(StatefulProcessor):
     ) -> None:
         self._join = join
         self._cache = cache
-        self._shares = {bucket: Share(number, len(ids)) for number, bucket in enumerate(ids)}
+        self._shards = {shard: Shard(number, len(ids)) for number, shard in enumerate(ids)}
         self._streaming = streaming
         self._timers = timers
 
@@ -104,17 +105,17 @@ class JoinProcessor(StatefulProcessor):
 
     def _step(
         self,
-        bucket: int,
+        shard: int,
         chunks: Iterator[list[pa.RecordBatch | None]],
         timer_values: TimerValues,
         *,
         fired: int | None,
     ) -> Iterator[DataFrameLike]:
         began = time.perf_counter()
-        state = BucketState(
+        state = EquiState(
             self._store,
             self._cache,
-            share=self._shares[bucket],
+            shard=self._shards[shard],
             fingerprint=self._join.layout.fingerprint,
             lengths=self._join.lengths,
             delay=self._join.layout.delay,
@@ -145,26 +146,26 @@ class JoinProcessor(StatefulProcessor):
         self,
         chunks: Iterator[list[pa.RecordBatch | None]],
         watermark: int | None,
-        state: BucketState,
+        state: EquiState,
         counters: Counters,
     ) -> Iterator[pa.RecordBatch]:
         yield from self._join.step(chunks, watermark, state, counters)
         if not self._streaming:
             yield from self._join.advance(END_OF_TIME, state, counters)
 
-    def _set_timer(self, state: BucketState, watermark_ms: int, fired: int | None) -> None:
-        """Have the bucket stepped again as soon as the watermark moves, while it
+    def _set_timer(self, state: EquiState, watermark_ms: int, fired: int | None) -> None:
+        """Have the shard stepped again as soon as the watermark moves, while it
         holds anything. A timer that has just fired is deleted by Spark."""
         if not self._timers:
             return
         wanted = watermark_ms + 1 if any(window.entries for window in state.windows) else None
-        current = state.manifest.timer
+        current = state.timer
         if current != wanted:
             if current is not None and current != fired:
                 self._handle.deleteTimer(current)
             if wanted is not None:
                 self._handle.registerTimer(wanted)
-            state.manifest.timer = wanted
+            state.timer = wanted
 
     def _chunks(self, frames: Iterator[DataFrameLike]) -> Iterator[list[pa.RecordBatch | None]]:
         """New rows of each stream, from their capsules, a bounded amount at a time."""

@@ -2,8 +2,8 @@
 
 Punctuations come as single keys and as ranges of keys, and there may be millions of
 them over the life of a query. Neighbours become one range, so a stream whose keys are
-closed in about their order needs a few ranges, however many keys were closed. A bucket has
-only some of the keys: what lies between its neighbours, and is another bucket's, is taken in.
+closed in about their order needs a few ranges, however many keys were closed. A shard has
+only some of the keys: what lies between its neighbours, and is another shard's, is taken in.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from watersmeet.state.segment import Bools, Ints
-from watersmeet.state.share import Share
+from watersmeet.rows.columns import Bools, Ints
+from watersmeet.rows.shard import Shard
 
-#: A gap of so many times the number of buckets has a key of every bucket (but for one in ten
+#: A gap of so many times the number of shards has a key of every shard (but for one in ten
 #: million).
 _GAP = 16
 #: So many codes in gaps are looked at together.
@@ -76,12 +76,12 @@ class KeySet:
         ends = np.append(starts[1:], True)
         return KeySet(lows[starts], reach[ends])
 
-    def bridged(self, before: KeySet, share: Share) -> KeySet:
-        """The set without the gaps in which no key is this bucket's. Gaps that were there
+    def bridged(self, before: KeySet, share: Shard) -> KeySet:
+        """The set without the gaps in which no key is this shard's. Gaps that were there
         ``before`` have been looked at.
 
-        >>> mine = KeySet().with_codes(np.arange(1, 1000)[Share(1, 2).has(np.arange(1, 1000))])
-        >>> whole = mine.bridged(KeySet(), Share(1, 2))
+        >>> mine = KeySet().with_codes(np.arange(1, 1000)[Shard(1, 2).has(np.arange(1, 1000))])
+        >>> whole = mine.bridged(KeySet(), Shard(1, 2))
         >>> len(mine.low) > 200, len(whole.low)
         (True, 1)
         """
@@ -133,7 +133,7 @@ class KeySet:
         return cls(both[: len(both) // 2], both[len(both) // 2 :])
 
 
-def _without(share: Share, firsts: Ints, sizes: Ints) -> Bools:
+def _without(share: Shard, firsts: Ints, sizes: Ints) -> Bools:
     """Which runs of codes, of such sizes above 0, have none of the share."""
     starts = np.cumsum(sizes) - sizes
     codes = np.repeat(firsts - starts, sizes) + np.arange(int(sizes.sum()))

@@ -51,14 +51,14 @@ class MemoryStore:
 
 
 @dataclass
-class Pocket:
+class InlineStore:
     """Another store whose small values are kept in a dictionary, to be saved as one value.
 
     A round trip to Spark's state store takes most of a millisecond, however small the value.
     Before a value is replaced it must have been read, so that it is known where it was.
 
     >>> store = MemoryStore()
-    >>> pocket = Pocket(store, {})
+    >>> pocket = InlineStore(store, {})
     >>> pocket.put("a", b"1")
     >>> pocket.put("b", bytes(SMALL + 1))
     >>> pocket.get("a"), list(pocket.small), list(store.values)

@@ -20,11 +20,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from watersmeet.rows.columns import Bools, concat, times_of
+from watersmeet.rows.ipc import decode, encode
 from watersmeet.state import compaction
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.manifest import Entry, total_memory, total_rows
 from watersmeet.state.memory import OpenSegments
-from watersmeet.state.segment import Bools, Segment, concat, decode, encode, times_of
+from watersmeet.state.segment import Segment
 from watersmeet.state.store import Store
 
 #: A merge of fewer stored bytes than this writes its rows anew, as one part. And no more than
@@ -47,12 +49,12 @@ class CacheCounts:
 
 @dataclass
 class Window:
-    """One stream's stored rows in one bucket.
+    """One stream's stored rows in one shard.
 
     ``entries`` is the manifest's own list. ``length`` is in microseconds, None
     for a window without end; ``slot`` is how close the newest rows of segments
     must be in time to be merged (see :mod:`watersmeet.state.compaction`).
-    ``indexed``: do new segments get an index? ``opened`` are the bucket's open segments,
+    ``indexed``: do new segments get an index? ``opened`` are the shard's open segments,
     ``largest`` limits the memory of a merged one. ``expired`` counts the rows that left
     because their time was over."""
 

@@ -1,0 +1,101 @@
+"""What a window costs in this engine: vectorised, a micro-batch at a time.
+
+The window paper's model (:mod:`watersmeet.cost.window`) in its form, with the constants of this
+engine and one more that is no longer negligible: the cost of a call. Sorted segments take the
+place of the hash table.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Nanoseconds, measured on the machine (:mod:`watersmeet.cost.calibration`).
+
+    ``sort``    for a new row, to be put into order with those of its batch
+    ``merge``   for a row, each time that it is merged into a larger segment
+    ``search``  for a row that searches in one sorted segment
+    ``scan``    for a stored row that a scan looks at
+    ``hit``     for a stored row that a scan's filter lets through
+    ``call``    for a probe of one segment, whatever its size
+    """
+
+    sort: float
+    merge: float
+    search: float
+    scan: float
+    hit: float
+    call: float
+
+
+#: A window of sorted segments has about so many, once four of a size have become one
+#: (:mod:`watersmeet.state.compaction`); a plain one is merged up to so many rows.
+SEGMENTS = 10
+PLAIN_ROWS = 200_000
+_FAN = 4
+
+
+@dataclass(frozen=True)
+class Direction:
+    """What a micro-batch brings on average, for new rows of A and the window of B:
+    ``probes`` new rows of A, in a share ``probing`` of the batches; ``rows`` new rows of
+    B; ``stored`` rows in B's window, of so many ``keys``."""
+
+    probes: float
+    probing: float
+    rows: float
+    stored: float
+    keys: float
+
+    @property
+    def per_batch(self) -> float:
+        """New rows of A in a batch that has any."""
+        return self.probes / self.probing if self.probing else 0.0
+
+    @property
+    def sorted_segments(self) -> float:
+        return max(1.0, min(SEGMENTS, self.stored / max(self.rows, 1.0)))
+
+    @property
+    def plain_segments(self) -> float:
+        return max(1.0, self.stored / max(self.rows, PLAIN_ROWS))
+
+
+def keeping_indexed(d: Direction, w: Weights) -> float:
+    """Nanoseconds a micro-batch, A to B, for a window of sorted segments.
+
+    As equation 3, but: a batch is sorted at once, and leaves with its segment, so that
+    nothing is searched for what expires; a row is merged a few times instead; and a probe
+    meets each of about ten segments, whatever the keys."""
+    times_merged = max(0.0, math.log(max(d.stored / SEGMENTS / max(d.rows, 1.0), 1.0), _FAN))
+    upkeep = d.rows * (w.sort + w.merge * times_merged)
+    segments = d.sorted_segments
+    probe = _searching(d.per_batch, d.stored / segments, d.keys, w) + w.call
+    return upkeep + d.probing * segments * probe
+
+
+def keeping_plain(d: Direction, w: Weights) -> float:
+    """Nanoseconds a micro-batch, A to B, for a window without an index.
+
+    As equation 2, but: all new rows of a batch share one scan of the window, so that the
+    cost follows the batches in which A has rows, not A's rows. Only stored rows with a
+    key of one of the new ones are looked at more closely."""
+    segments = d.plain_segments
+    size = d.stored / segments
+    if size < d.per_batch:
+        probe = size * w.sort + _searching(d.per_batch, size, d.keys, w)
+    else:
+        probe = _searching(size, d.per_batch, d.keys, w) + d.per_batch * w.sort / segments
+    return d.probing * segments * (probe + w.call)
+
+
+def _searching(searchers: float, among: float, keys: float, w: Weights) -> float:
+    """Rows that search in a sorted index: behind a filter, where many search among few
+    (:mod:`watersmeet.state.probe`)."""
+    if among > 4 * searchers:
+        return searchers * w.search
+    found = 1 - math.exp(-among / max(keys, 1.0))
+    return searchers * (w.scan + found * w.hit)

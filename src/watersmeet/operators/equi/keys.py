@@ -1,0 +1,47 @@
+"""Keys: which are equal that have equal codes, and how one reads."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from watersmeet.operators.equi.layout import JoinLayout, from_code
+from watersmeet.operators.equi.output import Positions
+from watersmeet.rows.columns import CODE, Bools
+
+
+def same_keys(
+    layout: JoinLayout,
+    ours: pa.RecordBatch,
+    others: pa.RecordBatch,
+    mine: Positions,
+    theirs: Positions,
+) -> Bools:
+    """Of pairs with equal codes, those with equal keys."""
+    equal = np.ones(len(mine), dtype=np.bool_)
+    for name in () if layout.exact else layout.key_columns:
+        left, right = ours.column(name), others.column(name)
+        equal &= _equal(left.take(pa.array(mine)), right.take(pa.array(theirs)))
+    return equal
+
+
+def key_at(layout: JoinLayout, stream: int, rows: pa.RecordBatch, position: int) -> object:
+    """The key of one row, for a person to read."""
+    row, given = rows.slice(position, 1), layout.inputs[stream]
+    if not layout.exact:
+        values = tuple(row.column(name)[0].as_py() for name in layout.key_columns)
+        return values[0] if len(values) == 1 else values
+    column = next(name for name, stored in given.stored.items() if stored == CODE)
+    return from_code(row.column(CODE), given.types[column])[0].as_py()
+
+
+def _equal(left: pa.Array, right: pa.Array) -> Bools:
+    """Are keys equal, as SQL's join sees it? NaN equals NaN; the runtime has made
+    -0.0 into 0.0."""
+    if pa.types.is_floating(left.type):
+        a, b = left.to_numpy(), right.to_numpy()
+        same: Bools = (a == b) | (np.isnan(a) & np.isnan(b))
+    else:
+        same = pc.equal(left, right).to_numpy(zero_copy_only=False)
+    return same

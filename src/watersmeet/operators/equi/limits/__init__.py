@@ -1,0 +1,1 @@
+"""What a join may use, and what it does with more than that."""

@@ -1,0 +1,142 @@
+"""Shedding: what to let go when rows come too fast, or do not fit into memory.
+
+Rows are shed such that as many results as possible remain (window paper, sections 4.2
+and 4.3): a service rate is divided evenly over the streams, memory goes to the stream
+whose rows are cheapest to keep for a second. What is left is always a part of the full
+result.
+
+A row is shed by a hash of its key and time, against a share that was fixed by the
+micro-batches before: so a micro-batch that is run again sheds the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet import sizes
+from watersmeet.cost.window import rates_within, shares, windows_within
+from watersmeet.errors import OverBudget
+from watersmeet.operators.equi.flow import Flow
+from watersmeet.operators.equi.state import EquiState
+from watersmeet.rows.columns import codes_or_zero, times_of
+from watersmeet.state.window import Window
+
+_SECOND = 1e6
+
+
+@dataclass(frozen=True)
+class ShardBudget:
+    """One shard's part of a budget: bytes of ``memory``, ``rate`` in rows a second, or
+    its ``speed``: the part of a core's time that it has, if the rate is to be measured;
+    ``fanout``, the results that one new row may make."""
+
+    overflow: str
+    memory: int | None = None
+    rate: float | None = None
+    speed: float | None = None
+    fanout: int | None = None
+
+
+def kept_shares(budget: ShardBudget | None, state: EquiState, width: float) -> list[float]:
+    """For each stream, the share of its new rows that is let in; ``width`` is about what
+    a row takes in memory where nothing is stored yet."""
+    flows = state.flows
+    served = None if budget is None else _served(budget, state)
+    rates = [flow.rate or 0.0 for flow in flows]
+    if budget is None or served is None or not all(rates):
+        return [1.0] * len(flows)
+    if budget.memory is None:
+        let_in = shares(rates[0], rates[1], served)
+    else:
+        widths = [_width(window, width) for window in state.windows]
+        seconds = [(window.length or 0) / _SECOND for window in state.windows]
+        let_in = rates_within(
+            (rates[0], rates[1]), (seconds[0], seconds[1]), served, budget.memory, widths
+        )
+    return [min(1.0, part / rate) for part, rate in zip(let_in, rates, strict=True)]
+
+
+def _served(budget: ShardBudget, state: EquiState) -> float | None:
+    if budget.rate is not None:
+        return budget.rate
+    if budget.speed is None or state.service is None:
+        return None
+    return state.service * budget.speed
+
+
+def _width(window: Window, default: float) -> float:
+    return window.memory / window.rows if window.rows else default
+
+
+def sample(rows: pa.RecordBatch, share: float) -> pa.RecordBatch:
+    """About so large a share of the rows: the same ones each time."""
+    if share >= 1.0:
+        return rows
+    codes = codes_or_zero(rows).view(np.uint64)
+    with np.errstate(over="ignore"):
+        mixed = codes ^ (times_of(rows).view(np.uint64) * np.uint64(0xD6E8FEB86659FD93))
+        mixed = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+        mixed = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+        mixed ^= mixed >> np.uint64(32)
+    return rows.filter(pa.array((mixed >> np.uint64(11)) < np.uint64(share * 2**53)))
+
+
+def fit(budget: ShardBudget, state: EquiState, names: Sequence[str]) -> None:
+    """Bring the state back to its memory: shrink the windows, or fail."""
+    memory = budget.memory
+    if memory is None or budget.overflow == "spill":
+        return
+    total = sum(window.memory for window in state.windows)
+    if total <= memory:
+        return
+    if budget.overflow == "fail":
+        held = ", ".join(
+            f"{window.rows:,} rows of {name} in {sizes.format(window.memory)}"
+            for name, window in zip(names, state.windows, strict=True)
+        )
+        raise OverBudget(
+            f"the state of a shard would take {sizes.format(total)}, and the budget leaves it "
+            f"{sizes.format(memory)} (the query's memory divided by the shards). It holds {held}. "
+            "Give more memory, shorter windows, or overflow='spill' or 'shed'."
+        )
+    _shrink(memory, state)
+
+
+def _shrink(memory: int, state: EquiState) -> None:
+    """Drop the oldest segments, first of the stream that has more than its part."""
+    flows = state.flows
+    seconds = [((window.length or 0) + (window.slot or 0)) / _SECOND for window in state.windows]
+    widths = [_width(window, 1.0) for window in state.windows]
+    each = [(flow.rate or flow.rows) * width for flow, width in zip(flows, widths, strict=True)]
+    kept = windows_within(memory, each, seconds)
+    parts = [flow * time for flow, time in zip(each, kept, strict=True)]
+    while sum(window.memory for window in state.windows) > memory:
+        over = [window.memory - part for window, part in zip(state.windows, parts, strict=True)]
+        stream = max(range(len(over)), key=over.__getitem__)
+        dropped = state.windows[stream].drop_oldest()
+        assert dropped is not None, "a window over its part holds something"
+        flow = flows[stream]
+        flow.shed_until = max(dropped.max_time, flow.shed_until or dropped.max_time)
+
+
+def remaining(
+    shares: Sequence[float], flows: Sequence[Flow], lengths: Sequence[int | None]
+) -> float:
+    """About which share of the full result is left (equation 9): a result needs rows that
+    were let in on every side, and is the rarer the shorter the windows have become."""
+    share = float(np.prod(shares))
+    if all(flow.shed_until is None for flow in flows):
+        return share
+    full = sum(length or 0 for length in lengths)
+    kept = sum(_kept(flow, length or 0) for flow, length in zip(flows, lengths, strict=True))
+    return share * kept / full if full else share
+
+
+def _kept(flow: Flow, length: int) -> int:
+    if flow.shed_until is None or flow.newest is None:
+        return length
+    return min(length, max(flow.newest - flow.shed_until, 0))

@@ -1,0 +1,1 @@
+"""In which order a step takes new rows, and probes windows."""

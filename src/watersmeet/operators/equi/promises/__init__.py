@@ -1,0 +1,1 @@
+"""What streams promise about their keys, and what follows from it."""

@@ -1,0 +1,82 @@
+"""What an equality join remembers in one shard: a window for each stream, and what has been
+measured, promised and put off."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from watersmeet.operators.equi.flow import Flow
+from watersmeet.rows.shard import Shard
+from watersmeet.state.cache import SegmentCache
+from watersmeet.state.shard import ShardState
+from watersmeet.state.store import Store
+
+
+@dataclass(frozen=True)
+class Debt:
+    """A probe that was put off: the rows of two segments have yet to meet. The ``new`` one is
+    of that ``stream``, the ``old`` one of the other. They are named by their ids."""
+
+    stream: int
+    new: str
+    old: str
+
+
+class EquiState(ShardState):
+    """One shard of an equality join.
+
+    ``settled[i]`` is the time up to which stream i's rows are useless, and its unmatched ones
+    given out; ``watermark`` is that of the last step, in microseconds; ``flows[i]`` is what has
+    been measured of stream i, and ``service`` the rows a second that steps have managed;
+    ``closings`` names what is stored about closed keys; ``debts`` are the probes of stored
+    segments that were put off, oldest first."""
+
+    def __init__(
+        self,
+        store: Store,
+        cache: SegmentCache,
+        *,
+        shard: Shard | None = None,
+        fingerprint: str,
+        lengths: Sequence[int | None],
+        delay: int,
+        memory: int | None = None,
+    ) -> None:
+        super().__init__(
+            store,
+            cache,
+            shard=shard,
+            fingerprint=fingerprint,
+            lengths=lengths,
+            delay=delay,
+            memory=memory,
+        )
+        kept = self.section
+        self.settled: list[int | None] = kept.get("settled", [None] * len(lengths))
+        self.watermark: int | None = kept.get("watermark")
+        self.flows = [Flow(**flow) for flow in kept.get("flows", [{}] * len(lengths))]
+        self.service: float | None = kept.get("service")
+        self.closings: list[str] = kept.get("closings", [])
+        self.debts = [Debt(**debt) for debt in kept.get("debts", [])]
+        for window, flow in zip(self.windows, self.flows, strict=True):
+            window.indexed = flow.indexed
+
+    @property
+    def owing(self) -> set[str]:
+        """The ids of the segments that have debts, new or old."""
+        return {segment for debt in self.debts for segment in (debt.new, debt.old)}
+
+    def commit(self) -> None:
+        owing = self.owing
+        stored = {entry.id for window in self.windows for entry in window.entries}
+        assert owing <= stored, "a segment with debts is stored"
+        self.section.update(
+            settled=self.settled,
+            watermark=self.watermark,
+            flows=[asdict(flow) for flow in self.flows],
+            service=self.service,
+            closings=self.closings,
+            debts=[asdict(debt) for debt in self.debts],
+        )
+        self.write(self.settled, fixed=owing)

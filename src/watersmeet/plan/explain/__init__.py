@@ -1,0 +1,1 @@
+"""What a planned join does, as a tree to read."""

@@ -1,0 +1,1 @@
+"""Rows: how they are coded, stored and sent, for every operator and both backends."""

@@ -1,0 +1,51 @@
+"""Shards on Spark: each has a shuffle partition of its own.
+
+Rows with equal keys share a shard (:mod:`watersmeet.rows.shard`). Spark sends a shard id to
+partition ``pmod(murmur3(id), partitions)``; two small ids may well meet there, so the ids are
+chosen to be the smallest one for each partition. Id 0 is thus always among them: a change of
+the number of partitions is noticed as soon as shard 0 is stepped.
+
+The functions here are part of the state's format: a change moves rows away
+from the state they belong to.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+_SPARK_SEED = np.uint32(42)
+
+
+def shard_ids(partitions: int) -> list[int]:
+    """For each shuffle partition, the smallest id that Spark sends there.
+
+    >>> shard_ids(2)
+    [2, 0]
+    """
+    chosen: dict[int, int] = {}
+    start, size = 0, max(64, 4 * partitions)
+    while len(chosen) < partitions:
+        ids = np.arange(start, start + size, dtype=np.uint32)
+        for identifier, partition in zip(
+            ids, murmur3(ids).astype(np.int64) % partitions, strict=True
+        ):
+            chosen.setdefault(int(partition), int(identifier))
+        start += size
+    return [chosen[partition] for partition in range(partitions)]
+
+
+def murmur3(values: npt.NDArray[np.uint32]) -> npt.NDArray[np.int32]:
+    """Spark's hash of int values: 32-bit Murmur3 of one word, with seed 42."""
+
+    def rotate(x: npt.NDArray[np.uint32], by: int) -> npt.NDArray[np.uint32]:
+        return (x << np.uint32(by)) | (x >> np.uint32(32 - by))
+
+    with np.errstate(over="ignore"):
+        k = rotate(values * np.uint32(0xCC9E2D51), 15) * np.uint32(0x1B873593)
+        h = rotate(_SPARK_SEED ^ k, 13) * np.uint32(5) + np.uint32(0xE6546B64)
+        h ^= np.uint32(4)
+        h = (h ^ (h >> np.uint32(16))) * np.uint32(0x85EBCA6B)
+        h = (h ^ (h >> np.uint32(13))) * np.uint32(0xC2B2AE35)
+        h ^= h >> np.uint32(16)
+    return h.view(np.int32)

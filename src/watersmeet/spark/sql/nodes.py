@@ -1,0 +1,80 @@
+"""What all handlers of Catalyst nodes need: a node's parts, and Spark's types in Polars."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+from pyspark.sql import types as T
+
+from watersmeet.spark.sql.semantics import DECIMAL_DIGITS
+
+if TYPE_CHECKING:
+    from watersmeet.spark.sql.translation import Translation
+
+#: Gives the expression of a node of one class.
+Handler = Callable[["Translation", Any], pl.Expr]
+
+_ATOMIC: dict[type[T.DataType], Any] = {
+    T.BooleanType: pl.Boolean(),
+    T.ByteType: pl.Int8(),
+    T.ShortType: pl.Int16(),
+    T.IntegerType: pl.Int32(),
+    T.LongType: pl.Int64(),
+    T.FloatType: pl.Float32(),
+    T.DoubleType: pl.Float64(),
+    T.StringType: pl.String(),
+    T.BinaryType: pl.Binary(),
+    T.DateType: pl.Date(),
+    T.TimestampType: pl.Datetime("us", "UTC"),
+    T.TimestampNTZType: pl.Datetime("us"),
+    T.DayTimeIntervalType: pl.Duration("us"),
+}
+
+
+def of(function: Callable[..., pl.Expr]) -> Handler:
+    """A node that is a function of its children."""
+    return lambda t, node: function(*t.children(node))
+
+
+def elements(seq: Any) -> list[Any]:
+    """The elements of a Scala sequence."""
+    return [seq.apply(i) for i in range(seq.size())]
+
+
+def type_of(node: Any) -> Any:
+    return _parsed_type(node.dataType().sql())
+
+
+def operand_type(node: Any) -> Any:
+    """The type of a node's first child."""
+    return type_of(node.children().head())
+
+
+@functools.cache
+def _parsed_type(ddl: str) -> T.DataType:
+    return T.DataType.fromDDL(ddl)
+
+
+def computed(kind: T.DataType) -> Any:
+    """The Polars type a value of an atomic type is computed in; None if there is none."""
+    if isinstance(kind, T.DecimalType):
+        return pl.Int128()
+    if isinstance(kind, T.StringType) and kind != T.StringType():
+        return None  # a collation compares in its own way
+    return _ATOMIC.get(type(kind))
+
+
+def stored(kind: T.DataType) -> Any:
+    """The Polars type of a column as it arrives; None if there is none."""
+    if isinstance(kind, T.DecimalType):
+        return pl.Decimal(DECIMAL_DIGITS, kind.scale)
+    if isinstance(kind, T.ArrayType):
+        element = stored(kind.elementType)
+        return None if element is None else pl.List(element)
+    if isinstance(kind, T.StructType):
+        fields = {field.name: stored(field.dataType) for field in kind.fields}
+        return None if None in fields.values() else pl.Struct(fields)
+    return computed(kind)

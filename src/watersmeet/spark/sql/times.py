@@ -1,0 +1,161 @@
+"""Timestamps, dates and intervals, in the session's zone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import polars as pl
+from pyspark.sql import types as T
+
+from watersmeet.spark.sql import semantics
+from watersmeet.spark.sql.nodes import Handler, elements, of, type_of
+from watersmeet.spark.sql.numbers import WIDER
+
+if TYPE_CHECKING:
+    from watersmeet.spark.sql.translation import Translation
+
+_SECOND = 1_000_000
+
+_TRUNCATIONS = {
+    "YEAR": "1y",
+    "QUARTER": "1q",
+    "MONTH": "1mo",
+    "WEEK": "1w",
+    "DAY": "1d",
+    "HOUR": "1h",
+    "MINUTE": "1m",
+    "SECOND": "1s",
+}
+
+
+def _refuse_type(t: Translation, node: Any, operand: Any) -> NoReturn:
+    t.refuse(node, f"{node.prettyName()} of {operand.dataType().catalogString()}")
+
+
+def _local(t: Translation, node: Any, time: Any) -> pl.Expr:
+    """A timestamp of either kind as a local time."""
+    match type_of(time):
+        case T.TimestampType():
+            return semantics.to_local(t(time), t.zone)
+        case T.TimestampNTZType():
+            return t(time)
+    _refuse_type(t, node, time)
+
+
+# Intervals
+
+
+def _plus_interval(t: Translation, node: Any) -> pl.Expr:
+    time, interval = elements(node.children())
+    if isinstance(type_of(time), T.TimestampNTZType):
+        return t(time) + t(interval)
+    return semantics.plus_interval(t(time), t(interval), t.zone)
+
+
+def _plus_months(t: Translation, node: Any) -> pl.Expr:
+    time, interval = elements(node.children())
+    months = t.constant(interval)
+    if isinstance(type_of(time), T.TimestampType):
+        return semantics.plus_months(t(time), months, t.zone)
+    return t(time).dt.offset_by(f"{months}mo")
+
+
+def _subtract_timestamps(t: Translation, node: Any) -> pl.Expr:
+    return _local(t, node, node.left()) - _local(t, node, node.right())
+
+
+def _truncated(t: Translation, node: Any) -> pl.Expr:
+    unit = t.constant(node.format()).toString().upper()
+    if unit not in _TRUNCATIONS:
+        t.refuse(node, f"date_trunc to {unit}")
+    return semantics.truncated(t(node.timestamp()), _TRUNCATIONS[unit], t.zone)
+
+
+# Dates
+
+
+def _plus_days(date: pl.Expr, days: pl.Expr) -> pl.Expr:
+    return (date.cast(pl.Int32) + days.cast(pl.Int32)).cast(pl.Date)
+
+
+def _minus_days(date: pl.Expr, days: pl.Expr) -> pl.Expr:
+    return (date.cast(pl.Int32) - days.cast(pl.Int32)).cast(pl.Date)
+
+
+def _days_between(end: pl.Expr, start: pl.Expr) -> pl.Expr:
+    return end.cast(pl.Int32) - start.cast(pl.Int32)
+
+
+def _date_part(part: Callable[[pl.Expr], pl.Expr]) -> Handler:
+    return lambda t, node: part(t(node.child())).cast(pl.Int32)
+
+
+def _time_part(part: Callable[[pl.Expr], pl.Expr]) -> Handler:
+    return lambda t, node: part(_local(t, node, node.child())).cast(pl.Int32)
+
+
+# Units since 1970
+
+
+def _micros(t: Translation, node: Any) -> pl.Expr:
+    time = node.children().head()
+    if not isinstance(type_of(time), T.TimestampType):
+        _refuse_type(t, node, time)
+    return t(time).cast(pl.Int64)
+
+
+def _epoch(unit: int) -> Handler:
+    """Whole units, rounded down."""
+    return lambda t, node: _micros(t, node) // unit
+
+
+def _unix_timestamp(t: Translation, node: Any) -> pl.Expr:
+    """Whole seconds, rounded towards 1970: unlike Spark's other ways to them."""
+    micros = _micros(t, node).cast(pl.Int128)
+    return semantics.truncated_quotient(micros, pl.lit(_SECOND, pl.Int128)).cast(pl.Int64)
+
+
+def _from_epoch(unit: int) -> Handler:
+    def handler(t: Translation, node: Any) -> pl.Expr:
+        number = node.children().head()
+        if type(type_of(number)) not in WIDER:
+            _refuse_type(t, node, number)
+        micros = t(number).cast(pl.Int128) * unit
+        return semantics.checked(micros, pl.Int64()).cast(pl.Datetime("us", "UTC"))
+
+    return handler
+
+
+HANDLERS: dict[str, Handler] = {
+    "TimestampAddInterval": _plus_interval,
+    "TimeAdd": _plus_interval,  # its name before Spark 4.1
+    "TimestampAddYMInterval": _plus_months,
+    "DateAddYMInterval": _plus_months,
+    "AddMonths": _plus_months,
+    "SubtractTimestamps": _subtract_timestamps,
+    "SubtractDates": of(lambda a, b: (a - b).cast(pl.Duration("us"))),
+    "TruncTimestamp": _truncated,
+    "DateAdd": of(_plus_days),
+    "DateSub": of(_minus_days),
+    "DateDiff": of(_days_between),
+    "Year": _date_part(lambda a: a.dt.year()),
+    "Quarter": _date_part(lambda a: a.dt.quarter()),
+    "Month": _date_part(lambda a: a.dt.month()),
+    "WeekOfYear": _date_part(lambda a: a.dt.week()),
+    "DayOfYear": _date_part(lambda a: a.dt.ordinal_day()),
+    "DayOfMonth": _date_part(lambda a: a.dt.day()),
+    "DayOfWeek": _date_part(lambda a: a.dt.weekday() % 7 + 1),  # Sunday is 1
+    "WeekDay": _date_part(lambda a: a.dt.weekday() - 1),  # Monday is 0
+    "Hour": _time_part(lambda a: a.dt.hour()),
+    "Minute": _time_part(lambda a: a.dt.minute()),
+    "Second": _time_part(lambda a: a.dt.second()),
+    "UnixTimestamp": _unix_timestamp,
+    "ToUnixTimestamp": _unix_timestamp,
+    "UnixSeconds": _epoch(_SECOND),
+    "UnixMillis": _epoch(1_000),
+    "UnixMicros": _epoch(1),
+    "SecondsToTimestamp": _from_epoch(_SECOND),
+    "MillisToTimestamp": _from_epoch(1_000),
+    "MicrosToTimestamp": _from_epoch(1),
+}

@@ -1,0 +1,200 @@
+"""The walk over a condition's Catalyst tree: nodes in, Polars expressions out.
+
+Constant parts are computed by Spark. Each other node is translated by the function
+that ``HANDLERS`` has for its name; a node that has none is refused.
+"""
+
+from __future__ import annotations
+
+import functools
+from fractions import Fraction
+from typing import Any, NoReturn
+
+import polars as pl
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import types as T
+
+from watersmeet.spark.sql import casts, numbers, semantics, texts, times
+from watersmeet.spark.sql.analysis import SUPPORTED, Condition, fail, reason, without_spark_log
+from watersmeet.spark.sql.nodes import Handler, computed, elements, of, stored, type_of
+
+
+class Translation:
+    """One walk over a condition.
+
+    ``inputs`` collects the columns it meets, in the order of their positions.
+    """
+
+    def __init__(self, condition: Condition) -> None:
+        self.condition = condition
+        self.inputs: dict[tuple[int, str], int] = {}
+        self.common: dict[str, pl.Expr] = {}
+
+    def __call__(self, node: Any) -> pl.Expr:
+        """The expression of a node of atomic type."""
+        if computed(type_of(node)) is None:
+            self.refuse(node, f"a value of type {node.dataType().catalogString()}")
+        if node.foldable():
+            return self.literal(node)
+        handler = HANDLERS.get(node.nodeName())
+        if handler is None:
+            self.refuse(node, f"the function {node.prettyName()}")
+        return handler(self, node)
+
+    def children(self, node: Any) -> list[pl.Expr]:
+        return [self(child) for child in elements(node.children())]
+
+    @functools.cached_property
+    def zone(self) -> str:
+        """The session's zone, with a fixed offset in its shortest form."""
+        spark: Any = self.condition.spark
+        times = spark._jvm.org.apache.spark.sql.catalyst.util.DateTimeUtils
+        zone = times.getZoneId(spark.conf.get("spark.sql.session.timeZone"))
+        return str(zone.normalized().getId())
+
+    def literal(self, node: Any) -> pl.Expr:
+        value, kind = self._evaluated(node), type_of(node)
+        dtype = computed(kind)
+        if value is None:
+            return pl.lit(None, dtype=dtype)
+        if isinstance(kind, T.DecimalType):
+            return pl.lit(int(Fraction(value.toString()) * 10**kind.scale), dtype=dtype)
+        if isinstance(kind, T.StringType):
+            return pl.lit(value.toString(), dtype=dtype)
+        if dtype.is_temporal():
+            days = isinstance(kind, T.DateType)
+            return pl.lit(value, dtype=pl.Int32 if days else pl.Int64).cast(dtype)
+        return pl.lit(value, dtype=dtype)
+
+    def constant(self, node: Any) -> Any:
+        """The value of an argument that must be constant, in Spark's own form."""
+        value = self._evaluated(node) if node.foldable() else None
+        if value is None:
+            self.refuse(node, f"the varying or null argument {node.sql()}")
+        return value
+
+    def _evaluated(self, node: Any) -> Any:
+        try:
+            with without_spark_log():
+                return node.eval(None)
+        except (PySparkException, Py4JJavaError) as error:
+            wrong = f"{node.sql()} has no value: {reason(error)}"
+            fail(self.condition.sql, wrong, "Correct the constant.")
+
+    def stored(self, node: Any) -> pl.Expr:
+        """A column, or a part of one, as it arrives: the only values that may be nested."""
+        match node.nodeName():
+            case "AttributeReference":
+                return self._input(node)
+            case "GetStructField":
+                name = type_of(node.child()).fields[node.ordinal()].name
+                return self.stored(node.child()).struct.field(name)
+            case "GetArrayItem":
+                index = self(node.ordinal())
+                index = pl.when(index >= 0).then(index)
+                return self.stored(node.child()).list.get(index, null_on_oob=True)
+        self.refuse(node, f"a value of type {node.dataType().catalogString()}")
+
+    def _input(self, node: Any) -> pl.Expr:
+        dtype = stored(type_of(node))
+        if dtype is None:
+            self.refuse(node, f"a column of type {node.dataType().catalogString()}")
+        column = self.condition.columns[self.condition.attributes.indexOf(node.exprId())]
+        position = self.inputs.setdefault(column, len(self.inputs))
+        return pl.col(str(position)).cast(dtype)
+
+    def refuse(self, node: Any, what: str) -> NoReturn:
+        where = "" if node.sql() in what else f" (in {node.sql()})"
+        instead = "For an inner join, the same condition can be applied to the result: .where(...)."
+        fail(self.condition.sql, f"{what}{where} is not supported", f"{SUPPORTED} {instead}")
+
+
+# Columns and their parts
+
+
+def _value(t: Translation, node: Any) -> pl.Expr:
+    value = t.stored(node)
+    return value.to_physical() if isinstance(type_of(node), T.DecimalType) else value
+
+
+def _is_null(t: Translation, node: Any) -> pl.Expr:
+    child = node.child()
+    atomic = computed(type_of(child)) is not None
+    return (t(child) if atomic else t.stored(child)).is_null()
+
+
+def _size(t: Translation, node: Any) -> pl.Expr:
+    return t.stored(node.child()).list.len().cast(pl.Int32)
+
+
+def _array_contains(t: Translation, node: Any) -> pl.Expr:
+    if isinstance(type_of(node.right()), T.DecimalType):
+        t.refuse(node, "array_contains of decimals")
+    array, value = t.stored(node.left()), t(node.right())
+    unknown = array.list.eval(pl.element().is_null()).list.any()
+    found = array.list.contains(value)
+    return pl.when(value.is_not_null() & (found | ~unknown)).then(found)
+
+
+# Logic
+
+
+def _in(t: Translation, node: Any) -> pl.Expr:
+    value, choices = t(node.value()), elements(node.list())
+    if not all(choice.foldable() for choice in choices):
+        return functools.reduce(lambda a, b: a | b, [value == t(choice) for choice in choices])
+    constants = pl.concat([pl.select(t.literal(choice)).to_series() for choice in choices])
+    found = value.is_in(constants.drop_nulls().implode())
+    # As in a chain of `or`, a null among the choices makes "not found" unknown.
+    return pl.when(found).then(True) if constants.has_nulls() else found
+
+
+def _case(t: Translation, node: Any) -> pl.Expr:
+    branches = t.children(node)
+    result = branches.pop() if len(branches) % 2 else pl.lit(None)
+    for condition, value in reversed(list(zip(branches[::2], branches[1::2], strict=True))):
+        result = pl.when(condition).then(value).otherwise(result)
+    return result
+
+
+def _with(t: Translation, node: Any) -> pl.Expr:
+    """Spark names a part that it uses twice, as in `between`."""
+    for definition in elements(node.defs()):
+        t.common[definition.id().toString()] = t(definition.child())
+    return t(node.child())
+
+
+#: What translates each Catalyst node.
+HANDLERS: dict[str, Handler] = {
+    "AttributeReference": _value,
+    "GetStructField": _value,
+    "GetArrayItem": _value,
+    "Size": _size,
+    "ArrayContains": _array_contains,
+    "Alias": of(lambda a: a),
+    "With": _with,
+    "CommonExpressionRef": lambda t, node: t.common[node.id().toString()],
+    "And": of(lambda a, b: a & b),
+    "Or": of(lambda a, b: a | b),
+    "Not": of(lambda a: ~a),
+    "EqualTo": of(lambda a, b: a == b),
+    "EqualNullSafe": of(lambda a, b: a.eq_missing(b)),
+    "LessThan": of(lambda a, b: a < b),
+    "LessThanOrEqual": of(lambda a, b: a <= b),
+    "GreaterThan": of(lambda a, b: a > b),
+    "GreaterThanOrEqual": of(lambda a, b: a >= b),
+    "In": _in,
+    "IsNull": _is_null,
+    "IsNotNull": lambda t, node: ~_is_null(t, node),
+    "Coalesce": of(lambda *values: pl.coalesce(*values)),
+    "If": of(lambda condition, a, b: pl.when(condition).then(a).otherwise(b)),
+    "CaseWhen": _case,
+    "NullIfResult": of(lambda equal, value: pl.when(~equal.fill_null(False)).then(value)),
+    "Greatest": of(lambda *values: semantics.extreme(values, greatest=True)),
+    "Least": of(lambda *values: semantics.extreme(values, greatest=False)),
+    "Cast": casts.cast,
+    **numbers.HANDLERS,
+    **texts.HANDLERS,
+    **times.HANDLERS,
+}

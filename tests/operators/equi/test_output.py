@@ -1,0 +1,143 @@
+"""From matched positions to rows of the result."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.conformance.join import START
+from watersmeet.operators.equi import output
+from watersmeet.operators.equi.output import Output
+from watersmeet.rows.columns import CODE, TIME
+from watersmeet.testing import LocalJoin, LocalStream
+
+INSTANT = pa.timestamp("us", "UTC")
+
+
+def an_output(how: str, key: pa.DataType, *, other_key: pa.DataType | None = None) -> Output:
+    a = pa.schema([("k", key), ("x", pa.list_(pa.int64())), ("t", INSTANT)])
+    b = pa.schema([("k", other_key or key), ("y", pa.string()), ("t", INSTANT)])
+    streams = {
+        "a": LocalStream(a, time="t", delay=timedelta(0)),
+        "b": LocalStream(b, time="t", delay=timedelta(0)),
+    }
+    return Output(LocalJoin(streams, on="k", within=timedelta(1), how=how).join.layout)
+
+
+def instants(*seconds: int) -> pa.Array:
+    return pa.array([START + timedelta(seconds=s) for s in seconds], INSTANT)
+
+
+A = pa.RecordBatch.from_pydict(
+    {CODE: pa.array([1, 2], pa.int64()), TIME: instants(1, 5), "#1": pa.array([[1], None])}
+)
+B = pa.RecordBatch.from_pydict(
+    {CODE: pa.array([2, 1], pa.int64()), TIME: instants(9, 0), "#1": pa.array(["p", "q"])}
+)
+
+
+def test_pairs_have_the_columns_of_both_and_the_later_time() -> None:
+    [result] = an_output("inner", pa.int64()).rows(
+        {0: (A, np.array([1, 0])), 1: (B, np.array([0, 1]))}
+    )
+    assert result.to_pylist() == [
+        {
+            "k": 2,
+            "x": None,
+            "a_t": START + timedelta(seconds=5),
+            "y": "p",
+            "b_t": START + timedelta(seconds=9),
+            "event_time": START + timedelta(seconds=9),
+        },
+        {
+            "k": 1,
+            "x": [1],
+            "a_t": START + timedelta(seconds=1),
+            "y": "q",
+            "b_t": START,
+            "event_time": START + timedelta(seconds=1),
+        },
+    ]
+
+
+def test_a_row_alone_has_its_key_and_nulls_for_the_other_stream() -> None:
+    full = an_output("full", pa.int64())
+    [mine] = full.alone(0, A, np.array([0]))
+    [other] = full.alone(1, B, np.array([0]))
+    time = START + timedelta(seconds=1)
+    assert mine.to_pylist() == [{"k": 1, "x": [1], "a_t": time, "y": None, "b_t": None}]
+    assert other.column("k").to_pylist() == [2]
+    assert other.column("x").to_pylist() == other.column("a_t").to_pylist() == [None]
+    assert mine.schema == other.schema
+
+
+@pytest.mark.parametrize(
+    ("kind", "codes", "keys"),
+    [
+        (pa.int32(), [5, None], [5, None]),
+        (pa.date32(), [-1], ["1969-12-31"]),
+        (INSTANT, [0], ["1970-01-01 00:00:00+00:00"]),
+    ],
+)
+def test_an_exact_key_is_made_of_its_code(
+    kind: pa.DataType, codes: list[int], keys: list[object]
+) -> None:
+    rows = pa.RecordBatch.from_pydict(
+        {
+            CODE: pa.array(codes, pa.int64()),
+            TIME: instants(*([0] * len(codes))),
+            "#1": pa.nulls(len(codes), pa.list_(pa.int64())),
+        }
+    )
+    [result] = an_output("anti", kind).alone(0, rows, np.arange(len(codes)))
+    assert result.column("k").type == kind
+    shown = [
+        key if key is None or isinstance(key, int) else str(key) for key in result["k"].to_pylist()
+    ]
+    assert shown == keys
+
+
+def test_a_key_has_the_type_it_is_compared_in() -> None:
+    [result] = an_output("inner", pa.int32(), other_key=pa.int64()).rows(
+        {0: (A, np.array([0])), 1: (B, np.array([1]))}
+    )
+    assert result.schema.field("k").type == pa.int64()
+
+
+def test_rows_alone_come_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "PIECE", 2)
+    pieces = list(an_output("left", pa.int64()).alone(0, A, np.array([0, 1, 0, 1, 1])))
+    assert [piece.column("k").to_pylist() for piece in pieces] == [[1, 2], [1, 2], [2]]
+
+
+def test_no_rows_alone_are_no_piece() -> None:
+    assert list(an_output("left", pa.int64()).alone(0, A, np.array([], dtype=np.int64))) == []
+
+
+def test_a_piece_holds_fewer_rows_the_wider_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "PIECE_BYTES", A.nbytes)
+    pieces = list(an_output("left", pa.int64()).alone(0, A, np.zeros(7, dtype=np.int64)))
+    assert [len(piece) for piece in pieces] == [2, 2, 2, 1]
+
+
+def test_rows_that_do_not_fit_into_one_batch_come_in_several(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Given that, as with very wide values, no batch of more than three rows can be built,
+    build = Output._build
+
+    def narrow(self: Output, sides: dict, count: int, *, punctuation: bool) -> pa.RecordBatch:
+        if count > 3:
+            raise pa.ArrowInvalid("Take operation overflowed binary array capacity")
+        return build(self, sides, count, punctuation=punctuation)
+
+    monkeypatch.setattr(Output, "_build", narrow)
+    # when eight rows are asked for, then they come, in order, in batches that can be built.
+    positions = np.array([0, 1, 1, 0, 0, 1, 0, 1])
+    pieces = list(an_output("inner", pa.int64()).rows({0: (A, positions), 1: (B, 1 - positions)}))
+    assert max(len(piece) for piece in pieces) <= 3
+    keys = [key for piece in pieces for key in piece.column("k").to_pylist()]
+    assert keys == [1 + int(position) for position in positions]

@@ -1,0 +1,67 @@
+"""A predicate over Arrow columns."""
+
+from __future__ import annotations
+
+import datetime as dt
+import pickle
+from decimal import Decimal
+from types import ModuleType
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from pyspark import cloudpickle
+
+from watersmeet.rows.predicate import Predicate
+
+PRICE_BELOW_BID = Predicate(
+    "views.price < clicks.bid", ((0, "price"), (1, "bid")), pl.col("0") < pl.col("1")
+)
+
+NOON = dt.datetime(2024, 1, 1, 12, tzinfo=dt.UTC)
+
+
+def test_null_is_not_a_match() -> None:
+    mask = PRICE_BELOW_BID.mask([pa.array([1, 3, None, 1]), pa.array([2, 2, 2, None])])
+    assert mask.dtype == np.bool_
+    assert mask.tolist() == [True, False, False, False]
+
+
+def test_arrays_and_chunked_arrays_mix() -> None:
+    mask = PRICE_BELOW_BID.mask([pa.chunked_array([[1], [5, 1]]), pa.array([2, 2, 2])])
+    assert mask.tolist() == [True, False, True]
+
+
+def test_no_candidates_give_an_empty_mask() -> None:
+    empty = pa.chunked_array([], type=pa.int64())
+    assert PRICE_BELOW_BID.mask([empty, empty]).tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([Decimal("1.10"), Decimal("1.20")], pa.decimal128(10, 2)),
+        (["a", "b"], pa.string()),
+        ([b"a", b"b"], pa.binary()),
+        ([dt.date(2024, 1, 1), dt.date(2024, 1, 2)], pa.date32()),
+        ([dt.timedelta(0), dt.timedelta(1)], pa.duration("us")),
+        ([NOON, NOON + dt.timedelta(1)], pa.timestamp("us", tz="Europe/Vienna")),
+    ],
+)
+def test_every_ordered_type_compares(values: list[object], kind: pa.DataType) -> None:
+    low, high = pa.array(values, kind), pa.array(values[::-1], kind)
+    assert PRICE_BELOW_BID.mask([low, high]).tolist() == [True, False]
+
+
+@pytest.mark.parametrize("pickler", [pickle, cloudpickle])
+def test_it_travels_to_workers(pickler: ModuleType) -> None:
+    copy = pickler.loads(pickler.dumps(PRICE_BELOW_BID))
+    assert copy == PRICE_BELOW_BID
+    assert hash(copy) == hash(PRICE_BELOW_BID)
+    assert copy.mask([pa.array([1]), pa.array([2])]).tolist() == [True]
+
+
+def test_the_wrong_number_of_columns_is_a_bug() -> None:
+    with pytest.raises(AssertionError, match="needs 2 columns, not 1"):
+        PRICE_BELOW_BID.mask([pa.array([1])])
