@@ -2,7 +2,7 @@
 bytes this process has grown at most. The state lives in files, as it does outside the
 workers on Spark.
 
-    python -m tests.operators.budget_query FOLDER [BUDGET]
+    python -m tests.operators.equi.limits.budget_query FOLDER [BUDGET]
 """
 
 from __future__ import annotations

@@ -203,7 +203,7 @@ class TestTooLittleMemory:
 
     def test_the_process_stays_within_the_budget(self, tmp_path: Path) -> None:
         def grown(name: str, *budget: str) -> dict[str, int]:
-            command = [sys.executable, "-m", "tests.operators.budget_query"]
+            command = [sys.executable, "-m", "tests.operators.equi.limits.budget_query"]
             done = subprocess.run(
                 [*command, str(tmp_path / name), *budget],
                 capture_output=True,
