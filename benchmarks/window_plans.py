@@ -27,6 +27,7 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
+from watersmeet.spec.tuning import Tuning
 from watersmeet.testing import LocalJoin, LocalStream
 
 console = Console(width=110)
@@ -92,7 +93,13 @@ def start(load: Load, plan: object, folder: str) -> LocalJoin:
         )
         for name in ("slow", "fast")
     }
-    return LocalJoin(streams, on="key", within=f"{load.seconds} seconds", index=plan, folder=folder)
+    return LocalJoin(
+        streams,
+        on="key",
+        within=f"{load.seconds} seconds",
+        tuning=Tuning(index=plan),
+        folder=folder,
+    )
 
 
 def measure(load: Load) -> dict[str, float]:

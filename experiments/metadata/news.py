@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.operators.equi.order.runs import Schedule
-from watersmeet.spec import Budget, Punctuation
+from watersmeet.spec.budget import Budget
+from watersmeet.spec.policy import Schedule
+from watersmeet.spec.stream import Punctuation
 from watersmeet.testing import LocalJoin, LocalStream
 
 NEWS = pa.schema([("sno", pa.int64()), ("title", pa.string())])

@@ -17,11 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from experiments.multiway.datasets import DATASETS, STREAMS, UNITS, Dataset, Floats
-from watersmeet.operators.base import Counters
-from watersmeet.operators.equi.state import EquiState
 from watersmeet.rows.columns import CODE, TIME
-from watersmeet.spec import DRIVERS
-from watersmeet.state.cache import SegmentCache
+from watersmeet.spec.tuning import DRIVERS, Tuning
 from watersmeet.testing import LocalJoin, LocalStream
 
 INSTANT = pa.timestamp("us", "UTC")
@@ -29,9 +26,9 @@ SCHEMA = pa.schema([("key", pa.int64()), ("at", INSTANT)])
 STORED = pa.schema([(CODE, pa.int64()), (TIME, INSTANT)])
 #: The fixed policies, and what the goals choose.
 POLICIES = tuple(driver for driver in DRIVERS if driver != "auto")
-WAYS = {policy: {"driver": policy} for policy in POLICIES} | {
-    "auto": {"goal": "throughput"},
-    "auto, early": {"goal": "early"},
+WAYS = {policy: {"tuning": Tuning(index="always", driver=policy)} for policy in POLICIES} | {
+    "auto": {"goal": "throughput", "tuning": Tuning(index="always")},
+    "auto, early": {"goal": "early", "tuning": Tuning(index="always")},
 }
 #: The paper's micro-batches: of 0.1M and of 1M time units, 100 and 10 of them.
 PERIODS = {"0.1M": 100, "1M": 10}
@@ -78,20 +75,14 @@ def trace(dataset: Dataset, count: int, way: str) -> Trace:
     """Run the join over a dataset in so many micro-batches."""
     folder = tempfile.mkdtemp(prefix="watersmeet-experiment-")
     streams = {name: LocalStream(SCHEMA, time="at", delay="0 seconds") for name in STREAMS}
-    local = LocalJoin(streams, on="key", unbounded=True, index="always", folder=folder, **WAYS[way])
+    local = LocalJoin(streams, on="key", unbounded=True, folder=folder, **WAYS[way])
     done = Trace(np.zeros(count), [])
     try:
         for number, rows in enumerate(micro_batches(dataset, count)):
             at, out, results = [], [], 0
             began = time.process_time()
-            state = EquiState(
-                local.stores[0],
-                SegmentCache(folder, 1 << 30),
-                fingerprint=local.join.layout.fingerprint,
-                lengths=local.join.lengths,
-                delay=local.join.layout.delay,
-            )
-            for piece in local.join.step([rows], None, state, Counters.zero(len(rows))):
+            state = local.run.state(0)
+            for piece in local.join.step([rows], None, state, local.join.counters()):
                 results += len(piece)
                 at.append(time.process_time() - began)
                 out.append(results)

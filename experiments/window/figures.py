@@ -24,7 +24,7 @@ from watersmeet.cost.window import (
     shares,
     windows_within,
 )
-from watersmeet.spec import Budget
+from watersmeet.spec.budget import Budget
 
 #: The paper's rates of B, its rate of A being 10; and those at which we measure too.
 PAPER_RATES = (10, 50, 100, 150, 200)

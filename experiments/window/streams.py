@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.spec import Budget
+from watersmeet.spec.budget import Budget
+from watersmeet.spec.tuning import Tuning
 from watersmeet.testing import LocalJoin, LocalStream
 
 INSTANT = pa.timestamp("us", "UTC")
@@ -47,7 +49,7 @@ class Source:
 
 @contextmanager
 def join(
-    T_a: float, T_b: float, *, plan: object = "auto", budget: Budget | None = None
+    T_a: float, T_b: float, *, plan: Any = "auto", budget: Budget | None = None
 ) -> Iterator[LocalJoin]:
     """A join of A and B with windows of so many seconds."""
     folder = tempfile.mkdtemp(prefix="watersmeet-experiment-")
@@ -58,7 +60,7 @@ def join(
             {"a": stream, "b": stream},
             on="key",
             within=within,
-            index=plan,
+            tuning=Tuning(index=plan),
             budget=budget,
             folder=folder,
         )

@@ -1,28 +1,34 @@
-"""The public calls: ``stream``, ``join`` and ``plan``."""
+"""The public calls: ``stream``, ``predicate``, ``join`` and ``plan``."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec
 
-from watersmeet.cost.calibration import weights
-from watersmeet.errors import PlanError
-from watersmeet.plan.equi import plan_join
-from watersmeet.plan.explain.equi import explain
-from watersmeet.rows.predicate import Predicate
-from watersmeet.spark import query, session
+from watersmeet.errors import PlanError, PredicateError
+from watersmeet.plan import equi
+from watersmeet.plan.explain import explain
+from watersmeet.spark import session
+from watersmeet.spark.backend import SparkBackend
+from watersmeet.spark.equi import build, result_schema
 from watersmeet.spark.inputs import check_punctuation, describe
-from watersmeet.spark.sql import translate
-from watersmeet.spec import Budget, JoinSpec, Punctuation, StreamSpec
-from watersmeet.state.cache import default_folder
+from watersmeet.spec.budget import Budget
+from watersmeet.spec.equi import Violations
+from watersmeet.spec.join import Goal, How
+from watersmeet.spec.predicate import PredicateFunction
+from watersmeet.spec.stream import Arrival, Punctuation, StreamSpec
+from watersmeet.spec.tuning import Tuning
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
 Duration = str | timedelta
 Keys = str | Sequence[str]
+Arguments = ParamSpec("Arguments")
 
 
 @dataclass(frozen=True)
@@ -37,18 +43,22 @@ class Stream:
 class Plan:
     """A validated join that has not run yet; made by :func:`plan`."""
 
-    spec: JoinSpec
+    plan: equi.EquiPlan
     streams: tuple[Stream, ...]
-    predicate: Predicate | None
+
+    @property
+    def schema(self) -> StructType:
+        """The columns of the result."""
+        return result_schema(self.plan.spec, [stream.df for stream in self.streams])
 
     def explain(self) -> str:
-        """The plan as a tree: what matches, what is kept, what purges it and when."""
-        shards = query.shard_count(self.streams[0].df.sparkSession)
-        return explain(self.spec, shards=shards, weights=weights(default_folder()))
+        """The plan as a tree: what matches, what is stored, what removes it and when."""
+        return explain(self.plan)
 
     def dataframe(self) -> DataFrame:
         """The result, as a DataFrame to write, query or aggregate."""
-        return query.build(self.spec, [s.df for s in self.streams], self.predicate)
+        plan = self.plan
+        return build(plan.spec, plan.policy, plan.predicate, [stream.df for stream in self.streams])
 
 
 def stream(
@@ -57,11 +67,12 @@ def stream(
     *,
     time: str | None = None,
     delay: Duration | None = None,
-    rate: float | None = None,
-    keys: float | None = None,
+    rows_per_second: float | None = None,
+    distinct_keys: float | None = None,
     unique: bool = False,
-    arrival: str | None = None,
+    arrival: Arrival | None = None,
     punctuation: Punctuation | None = None,
+    prefix: str | None = None,
 ) -> Stream:
     """Name a DataFrame and say what is known about it.
 
@@ -70,26 +81,75 @@ def stream(
     df
         A streaming DataFrame, or a batch one for a backfill.
     name
-        How ``on``, ``within`` and ``where`` refer to it; prefixes shared column names.
+        How ``on``, ``within`` and ``where`` refer to it.
     time
         The column with the event time, a timestamp.
     delay
-        How late a row may be: the watermark stays so far behind the greatest
+        How late a row may be: the watermark stays this far behind the greatest
         time seen. A DataFrame with a watermark of its own needs none.
-    rate, keys
-        Expected rows a second and expected number of keys, for the estimates in
-        ``explain`` and the first choice of how to hold the stream's window.
+    rows_per_second, distinct_keys
+        The expected rate and the expected number of different keys. They are for the estimates
+        in ``explain`` and for first choices, until both have been measured.
     unique
-        Each key comes at most once. Rows of the other stream leave when they have met it.
+        Each key comes at most once. A row of the other stream leaves the state when it has
+        found its only match.
     arrival
         ``"clustered"``: rows of a key come together; ``"ordered"``: in ascending order of
-        the key. Rows of the other stream leave when their key is over.
+        the key. Rows of the other stream leave when their key is closed.
     punctuation
-        Rows in the stream that say which keys are over: :class:`Punctuation`.
+        Rows in the stream that say which keys are closed: :class:`Punctuation`.
+    prefix
+        What to put before the name of a column of this stream that several streams have. By
+        default the stream's name and an underscore: ``views_price``. With ``""`` the name stays
+        as it is.
     """
-    spec = describe(df, name, time=time, delay=delay, rate=rate, keys=keys)
+    spec = describe(
+        df,
+        name,
+        time=time,
+        delay=delay,
+        rows_per_second=rows_per_second,
+        distinct_keys=distinct_keys,
+    )
     check_punctuation(df, name, punctuation)
-    return Stream(df, replace(spec, unique=unique, arrival=arrival, punctuation=punctuation))
+    spec = replace(spec, unique=unique, arrival=arrival, punctuation=punctuation, prefix=prefix)
+    return Stream(df, spec)
+
+
+def predicate(
+    function: Callable[..., Any],
+    *streams: str,
+    columns: Mapping[str, Sequence[str]] | None = None,
+) -> PredicateFunction:
+    """A condition of the match that is a Python function, for ``where``.
+
+    The function gets an Arrow table for each of the named streams, all of the same length, and
+    returns as many booleans (an Arrow or numpy array): for which of these pairs of rows the
+    condition holds. As in SQL, null is not true. It must depend on its arguments alone.
+
+    Parameters
+    ----------
+    function
+        From tables to booleans, like ``lambda views, clicks: pc.less(views["price"],
+        clicks["bid"])``.
+    streams
+        The names of the streams whose rows it compares.
+    columns
+        Which columns the tables have, by stream; all, for a stream that is not named. Fewer
+        columns take less time and state.
+    """
+    if not callable(function):
+        raise PredicateError(
+            f"predicate: {function!r} is not a function. Give one from Arrow tables to booleans."
+        )
+    if not streams or not all(isinstance(name, str) for name in streams):
+        raise PredicateError(
+            f"predicate: {streams!r} are not names of streams. Give those whose rows the function "
+            'compares: wm.predicate(similar, "views", "clicks").'
+        )
+    if len(set(streams)) < len(streams):
+        raise PredicateError(f"predicate: {streams!r} names a stream twice. Name each once.")
+    return PredicateFunction(function, streams, dict(columns or {}))
 
 
 def plan(
@@ -97,17 +157,15 @@ def plan(
     *,
     on: Keys | Mapping[str, Keys] | None = None,
     within: Duration | Mapping[str, Duration] | None = None,
-    how: str = "inner",
-    where: str | None = None,
-    unbounded: bool = False,
-    index: str | Mapping[str, str] = "auto",
-    invalidation: str = "active",
+    how: How = "inner",
+    where: str | PredicateFunction | None = None,
+    name: str | None = None,
+    goal: Goal = "throughput",
     budget: Budget | None = None,
-    goal: str = "throughput",
-    violations: str = "fail",
+    unbounded: bool = False,
+    violations: Violations = "fail",
     emit_punctuations: bool = False,
-    driver: str = "auto",
-    purge_after: int | None = None,
+    tuning: Tuning | None = None,
 ) -> Plan:
     """Plan a join without running it; takes what :func:`join` takes."""
     for position, given in enumerate(streams):
@@ -116,49 +174,35 @@ def plan(
                 f"streams[{position}] is a {type(given).__name__}, not a stream: name it with "
                 "wm.stream(df, 'name', time='...', delay='...') first"
             )
-    spec = plan_join(
+    planned = equi.plan_join(
         [stream.spec for stream in streams],
+        SparkBackend([(stream.spec.name, stream.df) for stream in streams]),
         on=on,
         within=within,
         how=how,
         where=where,
-        unbounded=unbounded,
-        index=index,
-        invalidation=invalidation,
-        budget=budget,
+        name=name,
         goal=goal,
+        budget=budget,
+        unbounded=unbounded,
         violations=violations,
         emit_punctuations=emit_punctuations,
-        driver=driver,
-        purge_after=purge_after,
+        tuning=tuning,
     )
-    spark = streams[0].df.sparkSession
-    session.check(spark)
-    predicate = None
-    if spec.where is not None:
-        named = [(stream.spec.name, stream.df) for stream in streams]
-        predicate = translate(spark, spec.where, named)
-    return Plan(spec, tuple(streams), predicate)
+    session.check(streams[0].df.sparkSession)
+    return Plan(planned, tuple(streams))
 
 
-def join(
-    streams: Sequence[Stream],
-    *,
-    on: Keys | Mapping[str, Keys] | None = None,
-    within: Duration | Mapping[str, Duration] | None = None,
-    how: str = "inner",
-    where: str | None = None,
-    unbounded: bool = False,
-    index: str | Mapping[str, str] = "auto",
-    invalidation: str = "active",
-    budget: Budget | None = None,
-    goal: str = "throughput",
-    violations: str = "fail",
-    emit_punctuations: bool = False,
-    driver: str = "auto",
-    purge_after: int | None = None,
-) -> DataFrame:
-    """Join streams by key within windows of time.
+def _run_at_once(plan: Callable[Arguments, Plan]) -> Callable[Arguments, DataFrame]:
+    """The call that plans a join and gives its result: with the same arguments."""
+
+    @wraps(plan)
+    def join(*args: Arguments.args, **kwargs: Arguments.kwargs) -> DataFrame:
+        return plan(*args, **kwargs).dataframe()
+
+    join.__name__ = join.__qualname__ = "join"
+    join.__annotations__ = {**plan.__annotations__, "return": "DataFrame"}
+    join.__doc__ = """Join streams by key within windows of time.
 
     Parameters
     ----------
@@ -171,41 +215,31 @@ def join(
         How far apart in time matching rows may be: a duration, or a dict from
         stream name to how long its rows wait for a later one.
     how
-        ``inner``, ``left``, ``right``, ``full``, ``semi`` or ``anti``; of more than two
-        streams, ``inner`` or ``left``.
+        ``inner``, ``left``, ``right``, ``full``, ``semi`` or ``anti``, or Spark's other names of
+        these; of more than two streams, ``inner`` or ``left``.
     where
-        A further condition of the match, in SQL, over columns qualified by
-        stream name: ``"views.price < clicks.bid"``.
-    unbounded
-        Allow a join whose state nothing bounds.
-    index
-        How windows are held: ``"auto"`` (as the cost model says, for what the streams
-        bring), ``"always"`` with an index or ``"never"``; or a dict from stream name to
-        one of these. It never changes the result.
-    invalidation
-        When expired rows leave: ``"active"``, whenever the watermark moves, or
-        ``"lazy"``, when their window is probed. It never changes the result.
+        A further condition of the match: SQL over columns qualified by stream name,
+        ``"views.price < clicks.bid"``, or a Python function, made by :func:`predicate`.
+    name
+        What metrics and the Spark UI call the join.
+    goal
+        ``"throughput"``: rows with closed keys are purged many punctuations at a time;
+        ``"memory"``: at once; ``"early"``: at once, and rows that a punctuation is about are
+        joined first. With a memory budget that spills, ``"early"`` also joins new rows with what
+        is in memory first, and with what is on disk when no rows come, or when the watermark
+        requires it. The result is the same.
     budget
         What the join may use, and what happens to more than that: :class:`Budget`.
-    goal
-        ``"throughput"``: rows whose key is over are purged many punctuations at a time;
-        ``"memory"``: at once; ``"early"``: at once, and what a punctuation is about is
-        joined first, so that it leaves early. With a memory budget that spills, ``"early"``
-        also joins new rows with what is in memory first, and with what is on disk when no
-        rows come, at the latest when the watermark asks for it. The result is the same.
+    unbounded
+        Allow a join whose state nothing bounds.
     violations
         What happens when a stream brings a row that it had promised not to bring:
         ``"fail"``, ``"drop"`` (and count it) or ``"keep"``.
     emit_punctuations
         Hand on punctuations: the result gets a column ``is_punctuation``, and a punctuation
         leaves when all results that it covers have left.
-    driver
-        Which stream's new rows are taken first in a micro-batch: ``"auto"`` (as ``goal``
-        says), ``"timestamp"``, ``"round-robin"``, ``"consumption-rate"``,
-        ``"initial-output-size"`` or ``"output-rate"``. It never changes the result.
-    purge_after
-        After how many punctuations rows are purged whose keys are over; as ``goal`` says, if
-        it is not given.
+    tuning
+        How the join works, where every way gives the same result: :class:`Tuning`.
 
     Returns
     -------
@@ -213,20 +247,7 @@ def join(
         The key columns, then every stream's other columns; an inner join of
         streams with time ends with ``event_time``.
     """
-    planned = plan(
-        streams,
-        on=on,
-        within=within,
-        how=how,
-        where=where,
-        unbounded=unbounded,
-        index=index,
-        invalidation=invalidation,
-        budget=budget,
-        goal=goal,
-        violations=violations,
-        emit_punctuations=emit_punctuations,
-        driver=driver,
-        purge_after=purge_after,
-    )
-    return planned.dataframe()
+    return join
+
+
+join = _run_at_once(plan)

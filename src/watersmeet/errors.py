@@ -13,7 +13,8 @@
     ├── SessionError    the Spark session is not set up
     ├── StateError      a checkpoint that does not fit the query
     ├── ViolationError  a stream brought a row that it had promised not to bring
-    ├── OverBudget      a budget with overflow="fail" would be passed
+    ├── OverBudgetError  a budget with overflow="fail" would be passed
+    ├── PredicateFunctionError  a function given by wm.predicate failed
     └── InternalError   a bug of Watersmeet itself
 
 A message names the argument, the value that was given, and what would be right.
@@ -97,8 +98,12 @@ class ViolationError(WatersmeetError):
     """A row came that a punctuation, an order or a unique key had excluded."""
 
 
-class OverBudget(WatersmeetError):
+class OverBudgetError(WatersmeetError):
     """The state would take more memory than the budget allows, and is not to spill."""
+
+
+class PredicateFunctionError(WatersmeetError):
+    """A function given by ``wm.predicate`` raised an error, or returned no booleans."""
 
 
 class SessionError(WatersmeetError):

@@ -2,7 +2,8 @@
 
 :class:`LocalJoin` runs the very operator that runs on Spark, over Arrow tables,
 with the watermark that Spark would have. Use it to test what a join gives you
-for data of your own, late rows and silences included, in milliseconds.
+for data of your own, late rows and silences included, in milliseconds. :class:`LocalRun` does so
+for any operator.
 
 >>> import datetime, pyarrow as pa
 >>> def at(second): return datetime.datetime(2024, 1, 1, 0, 0, second, tzinfo=datetime.UTC)
@@ -23,47 +24,36 @@ for data of your own, late rows and silences included, in milliseconds.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet import durations
-from watersmeet.errors import StreamNameError, did_you_mean
-from watersmeet.operators.base import END_OF_TIME, Counters
-from watersmeet.operators.equi.layout import is_exact, lay_out, stored_names
-from watersmeet.operators.equi.order.runs import Schedule
-from watersmeet.operators.equi.promises.closing import for_one_shard
-from watersmeet.operators.equi.state import EquiState
+from watersmeet.cost import calibration
+from watersmeet.cost.engine import Weights
+from watersmeet.errors import PredicateError, StreamNameError, did_you_mean
+from watersmeet.operators.base import END_OF_TIME, Counters, Operator, merged
+from watersmeet.operators.equi.layout import lay_out
 from watersmeet.operators.equi.step import EquiJoin
 from watersmeet.plan.equi import plan_join
-from watersmeet.rows.columns import CODE, HIGH, LOW, PUNCTUATION, TIME, concat, key_name
+from watersmeet.rows.columns import TIME, concat
+from watersmeet.rows.encode import encoded
 from watersmeet.rows.predicate import Predicate
-from watersmeet.rows.shard import Shard, shard_numbers
-from watersmeet.spec import Column, JoinSpec, Punctuation, StreamSpec
+from watersmeet.rows.route import ByKey, Route
+from watersmeet.rows.shard import Shard
+from watersmeet.rows.types import arrow_type, canonical_schema, spark_name
+from watersmeet.spec.equi import EquiSpec
+from watersmeet.spec.output import OutputColumn
+from watersmeet.spec.policy import Schedule
+from watersmeet.spec.stream import Column, Punctuation, StreamSpec
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.store import MemoryStore
 
-_SPARK_NAMES = {
-    pa.int8(): "tinyint",
-    pa.int16(): "smallint",
-    pa.int32(): "int",
-    pa.int64(): "bigint",
-    pa.float32(): "float",
-    pa.float64(): "double",
-    pa.string(): "string",
-    pa.binary(): "binary",
-    pa.bool_(): "boolean",
-    pa.date32(): "date",
-    pa.timestamp("us", "UTC"): "timestamp",
-    pa.timestamp("us"): "timestamp_ntz",
-}
-_ARROW_TYPES = {name: kind for kind, name in _SPARK_NAMES.items()}
+_CACHE_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -73,47 +63,154 @@ class LocalStream:
     schema: pa.Schema
     time: str | None = None
     delay: str | timedelta | None = None
-    rate: float | None = None
-    keys: float | None = None
+    rows_per_second: float | None = None
+    distinct_keys: float | None = None
     unique: bool = False
     arrival: str | None = None
     punctuation: Punctuation | None = None
+    prefix: str | None = None
+
+
+@dataclass(frozen=True)
+class LocalInput:
+    """One input of a :class:`LocalRun`: where its rows go, and how far the watermark stays
+    behind its times, in microseconds; None: it has no time."""
+
+    route: Route
+    delay: int | None = None
+
+
+class LocalRun:
+    """An operator that is stepped by hand, over rows as they are stored.
+
+    ``stores`` (one for each shard) and ``folder`` are the durable state and the local cache.
+    With ``restart``, it goes on from where another run stands."""
+
+    def __init__(
+        self,
+        operator: Operator,
+        inputs: Sequence[LocalInput],
+        *,
+        shards: int = 1,
+        folder: str | None = None,
+        restart: LocalRun | None = None,
+    ) -> None:
+        self.operator = operator
+        self.inputs = inputs
+        self.stores: list[MemoryStore] = (
+            restart.stores if restart else [MemoryStore() for _ in range(shards)]
+        )
+        self.folder: str = folder or (restart and restart.folder) or tempfile.mkdtemp("-watersmeet")
+        self.watermark: int | None = restart.watermark if restart else None
+        self._greatest: dict[int, int] = dict(restart._greatest) if restart else {}
+        self.counters: Any = operator.counters()
+
+    def step(self, rows: Sequence[pa.RecordBatch | None]) -> list[Any]:
+        """One micro-batch: new rows for any of the inputs. The watermark moves after it, as in
+        Spark, and takes effect in the next one."""
+        count = len(self.stores)
+        dealt: list[list[list[pa.RecordBatch]]] = [[[] for _ in rows] for _ in range(count)]
+        for position, batch in enumerate(rows):
+            if batch is not None and len(batch):
+                for number, part in self.inputs[position].route.deal(batch, count):
+                    dealt[number][position].append(part)
+        emitted: list[Any] = []
+        counted: list[Counters] = []
+        for number, of_shard in enumerate(dealt):
+            state, counters = self.state(number), self.operator.counters()
+            chunk = [concat(parts) if parts else None for parts in of_shard]
+            emitted += self.operator.step([chunk], self.watermark, state, counters)
+            state.commit()
+            self.operator.report(state, counters)
+            counted.append(counters)
+        self.counters = merged(counted)
+        self._advance(rows)
+        return emitted
+
+    def finish(self) -> list[Any]:
+        """Let time pass until nothing is stored any more."""
+        self.watermark = END_OF_TIME
+        return self.step([None] * len(self.inputs))
+
+    def state(self, number: int) -> Any:
+        """The state of a shard, as it was committed last."""
+        cache = SegmentCache(self.folder, _CACHE_BYTES)
+        return self.operator.open(self.stores[number], Shard(number, len(self.stores)), cache)
+
+    def _advance(self, rows: Sequence[pa.RecordBatch | None]) -> None:
+        timed = [i for i, given in enumerate(self.inputs) if given.delay is not None]
+        for i in timed:
+            batch = rows[i]
+            if batch is None or not len(batch):
+                continue
+            greatest = pc.max(batch.column(TIME)).cast(pa.int64()).as_py()
+            if greatest is not None:
+                # Spark keeps event times in milliseconds.
+                seen = greatest // 1000 * 1000 - (self.inputs[i].delay or 0) // 1000 * 1000
+                self._greatest[i] = max(seen, self._greatest.get(i, seen))
+        if timed and len(self._greatest) == len(timed):
+            watermark = min(self._greatest.values())
+            if watermark > 0:
+                self.watermark = max(watermark, self.watermark or 0)
+
+
+@dataclass(frozen=True)
+class LocalBackend:
+    """This process as the place where a join is planned for."""
+
+    shards: int
+    folder: str
+    cores: int = 1
+
+    def weights(self) -> Weights:
+        return calibration.weights(self.folder)
+
+    def translate(self, sql: str) -> Predicate:
+        raise PredicateError(
+            f"where={sql!r}: SQL needs Spark, and a local join has none. Give a Python function: "
+            "where=wm.predicate(function, 'a', 'b'), from two Arrow tables to booleans."
+        )
 
 
 class LocalJoin:
-    """A join that is stepped by hand. ``options`` are what ``wm.join`` takes.
+    """A join that is stepped by hand. ``options`` are what ``wm.join`` takes; a condition is given
+    by ``wm.predicate``, as SQL needs Spark.
 
-    ``stores`` (one a shard) and ``folder`` are the durable state and the local
-    cache: hand them to another :class:`LocalJoin` to restart from where this
-    one stands.
-    """
+    With ``restart``, it goes on from where another join stands. ``schedule`` is for experiments
+    with the order in which new rows are processed."""
 
     def __init__(
         self,
         streams: Mapping[str, LocalStream],
         *,
-        where: Predicate | None = None,
-        schedule: Schedule | None = None,
         shards: int = 1,
-        restart: LocalJoin | None = None,
         folder: str | None = None,
+        restart: LocalJoin | None = None,
+        schedule: Schedule | None = None,
         **options: Any,
     ) -> None:
+        folder = folder or (restart and restart.folder) or tempfile.mkdtemp("-watersmeet")
         specs = [_stream_spec(name, stream) for name, stream in streams.items()]
-        spec = plan_join(specs, **options)
-        self.spec: JoinSpec = replace(spec, where=where.sql if where else None)
-        schemas = [_in_utc(stream.schema) for stream in streams.values()]
-        output = pa.schema([(c.name, _output_type(c, schemas)) for c in spec.output])
-        layout = lay_out(self.spec, schemas, output, where, shards=shards)
-        self.join = EquiJoin(replace(layout, schedule=schedule or layout.schedule))
-        self.stores: list[MemoryStore] = (
-            restart.stores if restart else [MemoryStore() for _ in range(shards)]
+        self.plan = plan_join(specs, LocalBackend(shards, folder), **options)
+        if schedule is not None:
+            self.plan = replace(self.plan, policy=replace(self.plan.policy, schedule=schedule))
+        self.spec: EquiSpec = self.plan.spec
+        schemas = [canonical_schema(stream.schema) for stream in streams.values()]
+        layout = lay_out(
+            self.spec,
+            self.plan.policy,
+            self.plan.predicate,
+            schemas=schemas,
+            output=pa.schema([(c.name, _output_type(c, schemas)) for c in self.spec.output]),
         )
-        self._greatest: dict[int, int] = dict(restart._greatest) if restart else {}
-        self.watermark: int | None = restart.watermark if restart else None
-        given = folder or (restart and restart.folder)
-        self.folder: str = given or tempfile.mkdtemp("-watersmeet")
-        self.counters = Counters.zero(len(specs))
+        self.join = EquiJoin(layout)
+        self.run: LocalRun = LocalRun(
+            self.join,
+            [LocalInput(ByKey(), (s.delay or 0) if s.time else None) for s in self.spec.streams],
+            shards=shards,
+            folder=folder,
+            restart=restart.run if restart else None,
+        )
 
     def batch(self, **tables: pa.Table) -> pa.Table:
         """One micro-batch: new rows for any of the streams. The watermark moves
@@ -125,166 +222,70 @@ class LocalJoin:
                     f"batch: {name!r} is not one of the streams {', '.join(names)}."
                     f"{did_you_mean(name, names)}"
                 )
-        rows = [self._stored(i, tables.get(name)) for i, name in enumerate(names)]
-        results: list[pa.RecordBatch] = []
-        self.counters = Counters.zero(len(rows))
-        for shard in range(len(self.stores)):
-            results += self._step(shard, [_of_shard(r, shard, len(self.stores)) for r in rows])
-        self._advance(rows)
-        return pa.Table.from_batches(results, self.join.layout.output)
+        rows = [self._encoded(i, tables.get(name)) for i, name in enumerate(names)]
+        return self._table(self.run.step(rows))
 
     def finish(self) -> pa.Table:
         """Let time pass until nothing is stored any more."""
-        self.watermark = END_OF_TIME
-        return self.batch()
+        return self._table(self.run.finish())
+
+    @property
+    def counters(self) -> Any:
+        """What the last micro-batch did."""
+        return self.run.counters
+
+    @property
+    def stores(self) -> list[MemoryStore]:
+        """The durable state, one store for each shard."""
+        return self.run.stores
+
+    @property
+    def folder(self) -> str:
+        """The folder of the local cache."""
+        return self.run.folder
+
+    @property
+    def watermark(self) -> int | None:
+        """The watermark that the next micro-batch runs under, in microseconds."""
+        return self.run.watermark
 
     def state_rows(self) -> list[int]:
         """Rows stored now, for each stream."""
-        states = [self._state(shard) for shard in range(len(self.stores))]
+        states = [self.run.state(number) for number in range(len(self.stores))]
         return [
             sum(state.windows[i].rows for state in states) for i in range(len(self.spec.streams))
         ]
 
-    def _state(self, shard: int) -> EquiState:
-        return EquiState(
-            self.stores[shard],
-            SegmentCache(self.folder, 1 << 30),
-            shard=Shard(shard, len(self.stores)),
-            fingerprint=self.join.layout.fingerprint,
-            lengths=self.join.lengths,
-            delay=self.join.layout.delay,
-            memory=self.join.layout.memory,
-        )
-
-    def _step(self, shard: int, rows: list[pa.RecordBatch | None]) -> Iterable[pa.RecordBatch]:
-        state = self._state(shard)
-        results = list(self.join.step([rows], self.watermark, state, self.counters))
-        state.commit()
-        for counters, window in zip(self.counters.streams, state.windows, strict=True):
-            counters.expired += window.expired
-        self.counters.cache_hits += state.cache_counts.hits
-        self.counters.cache_misses += state.cache_counts.misses
-        self.counters.owed += len(state.debts)
-        return results
-
-    def _advance(self, rows: list[pa.RecordBatch | None]) -> None:
-        timed = [i for i, stream in enumerate(self.spec.streams) if stream.time]
-        for i in timed:
-            batch = rows[i]
-            greatest = (
-                None if batch is None else pc.max(batch.column(TIME)).cast(pa.int64()).as_py()
-            )
-            if greatest is not None:
-                # Spark keeps event times in milliseconds.
-                seen = greatest // 1000 * 1000 - (self.spec.streams[i].delay or 0) // 1000 * 1000
-                self._greatest[i] = max(seen, self._greatest.get(i, seen))
-        if timed and len(self._greatest) == len(timed):
-            watermark = min(self._greatest.values())
-            if watermark > 0:
-                self.watermark = max(watermark, self.watermark or 0)
-
-    def _stored(self, position: int, table: pa.Table | None) -> pa.RecordBatch | None:
+    def _encoded(self, position: int, table: pa.Table | None) -> pa.RecordBatch | None:
         if table is None or table.num_rows == 0:
             return None
-        stream, keys = self.spec.streams[position], self.spec.keys[position]
-        rows = concat(table.cast(_in_utc(table.schema)).combine_chunks().to_batches())
-        typed = [
-            _canonical_key(rows.column(name).cast(_arrow_type(kind)))
-            for name, kind in zip(keys, self.spec.key_types, strict=True)
-        ]
-        columns = {CODE: _code(typed, exact=is_exact(self.spec))}
-        if stream.punctuation is not None:
-            columns |= self._punctuation(stream.punctuation, rows)
-        if stream.time:
-            columns[TIME] = rows.column(stream.time)
-        if not is_exact(self.spec):
-            columns |= {key_name(i): key for i, key in enumerate(typed)}
-        for name, stored in stored_names(self.spec, position, self.join.layout.predicate).items():
-            if name not in keys and stored != TIME:
-                columns[stored] = rows.column(name)
-        return pa.RecordBatch.from_pydict(columns)
+        rows = concat(table.combine_chunks().to_batches())
+        return encoded(rows, self.join.layout.inputs[position].rows)
 
-    def _punctuation(self, given: Punctuation, rows: pa.RecordBatch) -> dict[str, pa.Array]:
-        frame = pl.from_arrow(rows)
-        flags = frame.select(pl.sql_expr(given.when).fill_null(False).alias("flag"))  # type: ignore[union-attr]
-        columns = {PUNCTUATION: flags["flag"].to_arrow()}
-        kind = _arrow_type(self.spec.key_types[0])
-        for name, bound in ((LOW, given.low), (HIGH, given.high)):
-            if is_exact(self.spec) and bound is not None:
-                columns[name] = _code([rows.column(bound).cast(kind)], exact=True)
-        return columns
+    def _table(self, results: Sequence[pa.RecordBatch]) -> pa.Table:
+        return pa.Table.from_batches(results, self.join.output)
 
 
 def _stream_spec(name: str, stream: LocalStream) -> StreamSpec:
     delay = None
     if stream.delay is not None:
         delay = durations.parse(stream.delay, argument=f"delay of stream {name!r}")
-    columns = tuple(Column(field.name, _spark_name(field.type)) for field in _in_utc(stream.schema))
     return StreamSpec(
         name,
-        columns,
+        tuple(Column(f.name, spark_name(f.type)) for f in canonical_schema(stream.schema)),
         streaming=True,
         time=stream.time,
         delay=delay,
-        rate=stream.rate,
-        keys=stream.keys,
+        rows_per_second=stream.rows_per_second,
+        distinct_keys=stream.distinct_keys,
         unique=stream.unique,
         arrival=stream.arrival,
         punctuation=stream.punctuation,
+        prefix=stream.prefix,
     )
 
 
-def _in_utc(schema: pa.Schema) -> pa.Schema:
-    def kind(field: pa.Field) -> pa.DataType:
-        zoned = pa.types.is_timestamp(field.type) and field.type.tz
-        return pa.timestamp("us", "UTC") if zoned else field.type
-
-    return pa.schema([pa.field(field.name, kind(field)) for field in schema])
-
-
-def _spark_name(kind: pa.DataType) -> str:
-    if pa.types.is_decimal128(kind):
-        return f"decimal({kind.precision},{kind.scale})"
-    return _SPARK_NAMES.get(kind, str(kind))
-
-
-def _arrow_type(name: str) -> pa.DataType:
-    if name.startswith("decimal("):
-        precision, scale = name.removeprefix("decimal(").removesuffix(")").split(",")
-        return pa.decimal128(int(precision), int(scale))
-    return _ARROW_TYPES[name]
-
-
-def _output_type(column: Any, schemas: list[pa.Schema]) -> pa.DataType:
+def _output_type(column: OutputColumn, schemas: Sequence[pa.Schema]) -> pa.DataType:
     if column.key is None and column.stream is not None:
         return schemas[column.stream].field(column.column).type
-    return _arrow_type(column.type)
-
-
-def _canonical_key(key: pa.Array) -> pa.Array:
-    if not pa.types.is_floating(key.type):
-        return key
-    zero = pc.equal(key, pa.scalar(0, key.type))
-    return pc.if_else(zero, pa.scalar(0, key.type), key)
-
-
-def _code(keys: list[pa.Array], *, exact: bool) -> pa.Array:
-    if exact:
-        key = keys[0]
-        if pa.types.is_date32(key.type):
-            key = key.view(pa.int32())
-        return key.view(pa.int64()) if pa.types.is_timestamp(key.type) else key.cast(pa.int64())
-    frame = pl.DataFrame({str(i): pl.from_arrow(key) for i, key in enumerate(keys)})
-    codes = frame.hash_rows(seed=0).to_numpy().view(np.int64)
-    null = np.zeros(len(codes), dtype=np.bool_)
-    for key in keys:
-        null |= key.is_null().to_numpy(zero_copy_only=False)
-    return pa.array(codes, mask=null)
-
-
-def _of_shard(rows: pa.RecordBatch | None, shard: int, count: int) -> pa.RecordBatch | None:
-    if rows is None or count == 1:
-        return rows
-    rows, everywhere = for_one_shard(rows)
-    mine = shard_numbers(rows.column(CODE), count) == shard
-    return concat([rows.filter(pa.array(mine)), everywhere])
+    return arrow_type(column.type)

@@ -10,8 +10,9 @@ from typing import Any
 import pyarrow as pa
 
 from tests.oracle import Arrivals, Stream, split_late, sql_join
-from watersmeet.rows.predicate import Predicate
-from watersmeet.spec import Budget
+from watersmeet.spec.budget import Budget
+from watersmeet.spec.predicate import PredicateFunction
+from watersmeet.spec.tuning import Tuning
 from watersmeet.testing import LocalStream
 
 #: The zero of the checks' clocks.
@@ -28,6 +29,18 @@ def at(seconds: float | None) -> datetime | None:
 
 
 @dataclass(frozen=True)
+class Condition:
+    """A condition as the join and as the oracle take it."""
+
+    sql: str
+    predicate: PredicateFunction
+
+
+#: What of the further arguments belongs to the tuning.
+_TUNING = ("driver", "purge_after")
+
+
+@dataclass(frozen=True)
 class Join:
     """What ``wm.join`` is called with; streams by name. Durations are timedeltas."""
 
@@ -35,7 +48,7 @@ class Join:
     on: Any
     within: timedelta | Mapping[str, timedelta] | None = None
     how: str = "inner"
-    where: Predicate | None = None
+    where: Condition | None = None
     index: Any = "auto"
     invalidation: str = "active"
     budget: Budget | None = None
@@ -48,12 +61,15 @@ class Join:
             "on": self.on,
             "within": self.within,
             "how": self.how,
-            "where": self.where,
+            "where": self.where.predicate if self.where else None,
             "unbounded": self.within is None,
-            "index": self.index,
-            "invalidation": self.invalidation,
+            "tuning": Tuning(
+                index=self.index,
+                invalidation=self.invalidation,
+                **{name: value for name, value in self.further.items() if name in _TUNING},
+            ),
             "budget": self.budget,
-            **self.further,
+            **{name: value for name, value in self.further.items() if name not in _TUNING},
         }
 
     def batch(self, **rows: Sequence[tuple[Any, ...]]) -> Batch:

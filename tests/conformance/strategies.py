@@ -13,16 +13,17 @@ from decimal import Decimal
 from typing import Any
 from unittest import mock
 
-import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from tests.conformance.join import START, Batch, Join, table
+import watersmeet as wm
+from tests.conformance.join import START, Batch, Condition, Join, table
 from tests.conformance.ways import Disturbance
-from watersmeet.operators.equi import output
-from watersmeet.rows.predicate import Predicate
-from watersmeet.spec import DRIVERS, GOALS, INDEXES, INVALIDATIONS, JOIN_TYPES
+from watersmeet.rows import output
+from watersmeet.spec.join import GOALS, JOIN_TYPES
+from watersmeet.spec.tuning import DRIVERS, INDEXES, INVALIDATIONS
 from watersmeet.state import compaction, window
 from watersmeet.testing import LocalStream
 
@@ -97,7 +98,10 @@ PAYLOADS: dict[str, tuple[pa.DataType, Sequence[Any]]] = {
 }
 
 #: All streams have a column `n`, so that its name is prefixed.
-LESS = Predicate("a.n < b.n", ((0, "n"), (1, "n")), pl.col("0") < pl.col("1"))
+LESS = Condition(
+    "a.n < b.n",
+    wm.predicate(lambda a, b: pc.less(a["n"], b["n"]), "a", "b", columns={"a": ["n"], "b": ["n"]}),
+)
 
 
 @dataclass(frozen=True)

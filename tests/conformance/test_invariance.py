@@ -12,7 +12,7 @@ from tests.conformance.join import Batch, Join, at
 from tests.conformance.strategies import INSTANT, LESS, limited
 from tests.conformance.ways import Disturbance, Way
 from tests.oracle import assert_same_rows
-from watersmeet.spec import JOIN_TYPES
+from watersmeet.spec.join import JOIN_TYPES
 from watersmeet.testing import LocalStream
 
 A = pa.schema([("k", pa.string()), ("n", pa.int64()), ("t", INSTANT)])

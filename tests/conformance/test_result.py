@@ -15,7 +15,7 @@ from tests.conformance.strategies import INSTANT, Run, examples, limited, runs
 from tests.conformance.ways import Way
 from tests.oracle import assert_same_rows
 from watersmeet import testing
-from watersmeet.spec import JOIN_TYPES, MULTIWAY_JOIN_TYPES
+from watersmeet.spec.join import JOIN_TYPES, MULTIWAY_JOIN_TYPES
 from watersmeet.testing import LocalStream
 
 #: Every join type of two streams, and those of many, of 3, 4 and 6.

@@ -12,7 +12,7 @@ import pytest
 
 from tests.conformance.join import Join, at
 from tests.conformance.strategies import INSTANT, LESS
-from watersmeet.spec import JOIN_TYPES
+from watersmeet.spec.join import JOIN_TYPES
 from watersmeet.state.store import MemoryStore
 from watersmeet.testing import LocalJoin, LocalStream
 
@@ -183,7 +183,7 @@ def test_a_merge_forgets_matched_rows(tmp_path: Path) -> None:
 
 def rows_there(run: LocalJoin) -> int:
     """Rows of the first stream in the store, whether they count or not."""
-    return sum(entry.rows for entry in run._state(0).windows[0].entries)
+    return sum(entry.rows for entry in run.run.state(0).windows[0].entries)
 
 
 def test_late_rows_leave_no_trace(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pyspark import cloudpickle
 from tests.conformance.join import Join, at
 from tests.conformance.strategies import INSTANT, LESS
 from tests.oracle import assert_same_rows
-from watersmeet.spec import JOIN_TYPES
+from watersmeet.spec.join import JOIN_TYPES
 from watersmeet.testing import LocalJoin, LocalStream
 
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64()), ("t", INSTANT)])

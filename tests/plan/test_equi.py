@@ -27,8 +27,12 @@ from watersmeet.errors import (
     UnsupportedTypeError,
     WindowError,
 )
-from watersmeet.plan.equi import plan_join
-from watersmeet.spec import JOIN_TYPES, Budget, Column, JoinSpec, Punctuation, StreamSpec
+from watersmeet.plan.equi import equi_spec
+from watersmeet.spec.budget import Budget
+from watersmeet.spec.equi import EquiSpec
+from watersmeet.spec.join import JOIN_TYPES
+from watersmeet.spec.stream import Column, Punctuation, StreamSpec
+from watersmeet.spec.tuning import Tuning
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
@@ -68,9 +72,9 @@ def retyped(stream: StreamSpec, name: str, type: str) -> StreamSpec:
     return replace(stream, columns=columns)
 
 
-def plan(*streams: StreamSpec, **arguments: Any) -> JoinSpec:
+def plan(*streams: StreamSpec, **arguments: Any) -> EquiSpec:
     """A call that is right in all that the test does not say."""
-    return plan_join(
+    return equi_spec(
         streams or (VIEWS, CLICKS), **{"on": "ad_id", "within": "5 minutes", **arguments}
     )
 
@@ -270,7 +274,7 @@ def test_a_watermark_without_a_delay_is_our_own_mistake() -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "suggested"),
+    ("how", "meant"),
     [
         ("left_outer", "left"),
         ("leftouter", "left"),
@@ -278,13 +282,17 @@ def test_a_watermark_without_a_delay_is_our_own_mistake() -> None:
         ("right_outer", "right"),
         ("outer", "full"),
         ("full_outer", "full"),
+        ("leftsemi", "semi"),
         ("left_semi", "semi"),
         ("left_anti", "anti"),
-        ("cross", "inner"),
         ("Inner", "inner"),
-        ("iner", "inner"),
     ],
 )
+def test_sparks_spellings_of_join_types_are_taken(how: str, meant: str) -> None:
+    assert equi_spec([VIEWS, CLICKS], on="ad_id", within="1 hour", how=how).how == meant
+
+
+@pytest.mark.parametrize(("how", "suggested"), [("iner", "inner"), ("leftt_semi", "left_semi")])
 def test_an_unknown_join_type_is_refused_with_a_suggestion(how: str, suggested: str) -> None:
     message = refusal(JoinTypeError, how=how)
 
@@ -460,23 +468,23 @@ def test_outer_and_anti_joins_of_streams_need_a_window_even_if_unbounded(
 
 
 class TestHowTheStateIsHeld:
-    def planned(self, *streams: StreamSpec, **arguments: Any) -> JoinSpec:
+    def planned(self, *streams: StreamSpec, **arguments: Any) -> EquiSpec:
         arguments = {"on": "ad_id", "within": "5 minutes", **arguments}
-        return plan_join(streams or (VIEWS, CLICKS), **arguments)
+        return equi_spec(streams or (VIEWS, CLICKS), **arguments)
 
     def test_one_way_for_all_streams_or_one_for_each(self) -> None:
-        assert self.planned().index == ("auto", "auto")
-        assert self.planned(index="never").index == ("never", "never")
+        assert self.planned().tuning.index == "auto"
+        assert self.planned(tuning=Tuning(index="never")).tuning.index == "never"
         given = {"clicks": "always", "views": "auto"}
-        assert self.planned(index=given).index == ("auto", "always")
+        assert self.planned(tuning=Tuning(index=given)).tuning.index == given
 
     def test_an_unknown_way_is_refused(self) -> None:
         with pytest.raises(StrategyError, match="index='sometimes' is none of 'auto', 'always'"):
-            self.planned(index="sometimes")
+            self.planned(tuning=Tuning(index="sometimes"))
         with pytest.raises(StrategyError, match="Did you mean 'lazy'?"):
-            self.planned(invalidation="laxy")
+            self.planned(tuning=Tuning(invalidation="laxy"))
         with pytest.raises(StreamNameError, match="lacks the stream"):
-            self.planned(index={"views": "auto"})
+            self.planned(tuning=Tuning(index={"views": "auto"}))
 
     def test_a_budget_is_given_in_bytes(self) -> None:
         spec = self.planned(budget=Budget(memory="1.5 GiB"))
@@ -520,9 +528,9 @@ class TestHowTheStateIsHeld:
 class TestPromises:
     ENDS = Punctuation(when="place = 'end'")
 
-    def planned(self, views: dict[str, Any], clicks: dict[str, Any], **arguments: Any) -> JoinSpec:
+    def planned(self, views: dict[str, Any], clicks: dict[str, Any], **arguments: Any) -> EquiSpec:
         streams = [replace(VIEWS, **views), replace(CLICKS, **clicks)]
-        return plan_join(streams, **{"on": "ad_id", **arguments})
+        return equi_spec(streams, **{"on": "ad_id", **arguments})
 
     def test_a_join_that_promises_bound_needs_no_window(self) -> None:
         spec = self.planned({"unique": True}, {"punctuation": self.ENDS})
@@ -664,13 +672,19 @@ def test_a_fanout_that_leaves_out_results_is_not_for_outer_joins(how: str) -> No
 
 
 def test_an_unknown_driver_is_refused() -> None:
-    assert "Did you mean 'timestamp'?" in refusal(StrategyError, driver="timestamps")
+    assert "Did you mean 'timestamp'?" in refusal(StrategyError, tuning=Tuning(driver="timestamps"))
 
 
 def test_a_driver_by_time_needs_times() -> None:
     untimed = replace(SALES, time=None, delay=None)
     message = refusal(
-        StrategyError, VIEWS, CLICKS, untimed, within=None, unbounded=True, driver="timestamp"
+        StrategyError,
+        VIEWS,
+        CLICKS,
+        untimed,
+        within=None,
+        unbounded=True,
+        tuning=Tuning(driver="timestamp"),
     )
     assert "sales has none" in message
 
@@ -678,8 +692,10 @@ def test_a_driver_by_time_needs_times() -> None:
 @pytest.mark.parametrize("count", [0, -1, 1.5, True, "10"])
 def test_purge_after_is_a_number_of_punctuations(count: Any) -> None:
     ending = replace(CLICKS, punctuation=Punctuation("true"))
-    assert f"purge_after={count!r}" in refusal(PunctuationError, VIEWS, ending, purge_after=count)
+    assert f"purge_after={count!r}" in refusal(
+        PunctuationError, VIEWS, ending, tuning=Tuning(purge_after=count)
+    )
 
 
 def test_purge_after_needs_keys_that_are_over() -> None:
-    assert "no stream says" in refusal(PunctuationError, purge_after=10)
+    assert "no stream closes its keys" in refusal(PunctuationError, tuning=Tuning(purge_after=10))

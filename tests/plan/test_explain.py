@@ -5,12 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import polars as pl
 import pytest
 
 from watersmeet.cost.engine import Weights
 from watersmeet.plan.equi import plan_join
-from watersmeet.plan.explain.equi import explain
-from watersmeet.spec import JOIN_TYPES, Budget, Column, Punctuation, StreamSpec
+from watersmeet.plan.explain import explain
+from watersmeet.rows.predicate import SqlPredicate
+from watersmeet.spec.budget import Budget
+from watersmeet.spec.join import JOIN_TYPES
+from watersmeet.spec.stream import Column, Punctuation, StreamSpec
+from watersmeet.spec.tuning import Tuning
 
 SECOND = 1_000_000
 
@@ -32,9 +37,21 @@ VIEWS_UNMATCHED = "unmatched rows of views: come out"
 CLICKS_UNMATCHED = "unmatched rows of clicks: come out"
 
 
+class EightShards:
+    """A backend with eight shards, on a machine with known weights."""
+
+    shards, cores = 8, 2
+
+    def weights(self) -> Weights:
+        return WEIGHTS
+
+    def translate(self, sql: str) -> SqlPredicate:
+        return SqlPredicate(sql, (), pl.lit(True))
+
+
 def explained(*streams: StreamSpec, **arguments: Any) -> str:
     arguments = {"on": "ad_id", "within": "5 minutes", **arguments}
-    return explain(plan_join(streams or (VIEWS, CLICKS), **arguments), shards=8)
+    return explain(plan_join(streams or (VIEWS, CLICKS), EightShards(), **arguments))
 
 
 def batch(stream: StreamSpec) -> StreamSpec:
@@ -42,15 +59,14 @@ def batch(stream: StreamSpec) -> StreamSpec:
 
 
 def test_an_inner_join_reads_as_a_tree() -> None:
-    clicks = replace(CLICKS, rate=50.0, watermarked=True)
-    spec = plan_join(
-        [VIEWS, clicks],
+    clicks = replace(CLICKS, rows_per_second=50.0, watermarked=True)
+    text = explained(
+        VIEWS,
+        clicks,
         on="ad_id",
         within={"views": "5 minutes", "clicks": "0 seconds"},
         where="views.price < clicks.bid",
     )
-
-    text = explain(spec, shards=8, notes=["state version 1"])
 
     assert (
         text
@@ -61,7 +77,7 @@ inner join of views and clicks (streaming)
 │  ├─ AND clicks.clicked_at - views.viewed_at <= 5 min
 │  ├─ AND views.viewed_at - clicks.clicked_at <= 0 s
 │  └─ AND (views.price < clicks.bid)
-├─ keys; a null matches nothing
+├─ keys (a null matches nothing)
 │  └─ views.ad_id (int), clicks.ad_id (bigint): compared as bigint
 ├─ stream views: 3 columns, time viewed_at, delay 10 s
 │  ├─ window: a row of views waits 5 min for a later row of clicks
@@ -72,15 +88,14 @@ inner join of views and clicks (streaming)
 │  ├─ purge: a row leaves when the watermark reaches clicks.clicked_at + 0 s
 │  └─ expected state: 1,000 rows (50 rows/s x (0 s + 20 s))
 ├─ watermark: the least of (greatest views.viewed_at - 10 s, greatest clicks.clicked_at - 20 s)
-│  └─ a row behind it on arrival is dropped and counted
+│  └─ a row at or behind it when it arrives is late: it is dropped and counted
 ├─ index
-│  ├─ views is held with an index at first; then as the measured rates say
-│  ├─ clicks is held with an index at first; then as the measured rates say
+│  ├─ views is stored with an index at first; then as the measured rates suggest
+│  ├─ clicks is stored with an index at first; then as the measured rates suggest
 │  └─ expired rows leave whenever the watermark moves
 ├─ shards: 8, by a hash of the key
-├─ event time: carried on as `event_time`, the greatest of the times; works with windowed \
-aggregation in the same query
-└─ note: state version 1"""
+└─ event time: carried on as `event_time`, the greatest of the times; works with windowed \
+aggregation in the same query"""
     )
 
 
@@ -176,7 +191,7 @@ def test_an_unbounded_inner_join_warns_that_both_streams_grow() -> None:
 
     assert text.splitlines()[0] == (
         "WARNING: unbounded state: every row of views and of clicks is kept for ever; "
-        "nothing purges it."
+        "nothing removes it."
     )
     assert text.count("purge: nothing, ever") == 2
     assert text.count("expected state: grows without end") == 2
@@ -228,20 +243,22 @@ WEIGHTS = Weights(sort=70, merge=20, search=100, scan=3, hit=160, call=200_000)
 
 
 def test_declared_rates_show_the_numbers_behind_the_first_choice() -> None:
-    views, clicks = replace(VIEWS, rate=100_000.0), replace(CLICKS, rate=10.0, keys=500.0)
-    spec = plan_join([views, clicks], on="ad_id", within="5 minutes")
-    text = explain(spec, shards=8, weights=WEIGHTS)
-    assert "views is held" in text
+    views, clicks = (
+        replace(VIEWS, rows_per_second=100_000.0),
+        replace(CLICKS, rows_per_second=10.0, distinct_keys=500.0),
+    )
+    text = explained(views, clicks)
+    assert "views is stored" in text
     assert "ms a micro-batch with an index" in text
     assert "12,500 new rows and 1 probes a micro-batch, 4,000,000 stored rows" in text
     assert "(declared rates, micro-batches of a second)" in text
 
 
 def test_a_fixed_choice_is_shown_as_asked_for() -> None:
-    text = explained(index={"views": "always", "clicks": "never"})
-    assert "views is held with an index: key-sorted segments" in text
-    assert "clicks is held plain: segments without an index, scanned (as asked for)" in text
-    lazy = explained(invalidation="lazy")
+    text = explained(tuning=Tuning(index={"views": "always", "clicks": "never"}))
+    assert "views is stored with an index: key-sorted segments" in text
+    assert "clicks is stored plain: segments without an index, scanned (as asked for)" in text
+    lazy = explained(tuning=Tuning(invalidation="lazy"))
     assert "expired rows leave when their window is probed" in lazy
 
 
@@ -249,7 +266,7 @@ def test_a_budget_and_early_results_say_what_comes_first() -> None:
     spill = Budget(memory="2 GB")
     assert (
         "answers from memory first; what is on disk is probed when no rows come, or the watermark "
-        "asks for it; nothing is lost"
+        "requires it; nothing is lost"
     ) in explained(budget=spill, goal="early")
     assert "answers from memory" not in explained(
         budget=replace(spill, overflow="fail"), goal="early"
@@ -263,18 +280,18 @@ def test_a_budget_says_what_it_costs() -> None:
     shed = Budget(memory="2 GB", rate=50_000, overflow="shed")
     text = explained(budget=shed)
     assert "windows shrink to fit, the faster stream's first; results are lost" in text
-    assert "rate: 50,000 rows/s: of more, rows are shed" in text
+    assert "rate: 50,000 rows/s: if more rows come, some are shed" in text
 
 
 def test_promises_say_what_lets_rows_leave() -> None:
     views, clicks = replace(VIEWS, unique=True), replace(CLICKS, punctuation=Punctuation("bid < 0"))
     text = explained(views, clicks, within=None, how="left", emit_punctuations=True)
     assert "purge: a row leaves when a punctuation of clicks closes its key" in text
-    assert "a row leaves when it has met its row of views, whose keys are unique" in text
+    assert "a row leaves when it has found its only match in views, whose keys are unique" in text
     assert "unmatched rows of views: come out when a punctuation of clicks closes its key" in text
     assert "purged after 100 punctuations, or when no rows come" in text
     assert "a row that its stream had promised not to bring stops the query" in text
-    assert "handed on when all results they cover have left" in text
+    assert "emitted when all results they cover have left" in text
     assert "WARNING" not in text
     both = explained(views, replace(clicks, arrival="clustered"), goal="memory", violations="drop")
     assert "reaches views.viewed_at + 5 min, or when clicks, which is clustered" in both

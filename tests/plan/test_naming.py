@@ -7,9 +7,11 @@ from dataclasses import replace
 import pytest
 
 from watersmeet.errors import AmbiguousColumnError, PlanError, UnknownColumnError
-from watersmeet.plan.equi import plan_join
+from watersmeet.plan.equi import equi_spec
 from watersmeet.plan.naming import resolve
-from watersmeet.spec import Column, JoinSpec, OutputColumn, StreamSpec
+from watersmeet.spec.equi import EquiSpec
+from watersmeet.spec.output import OutputColumn
+from watersmeet.spec.stream import Column, StreamSpec
 
 
 def stream(name: str, columns: str, *, time: str | None = None) -> StreamSpec:
@@ -22,7 +24,7 @@ VIEWS = stream("views", "ad_id int, price double, viewed_at timestamp")
 CLICKS = stream("clicks", "ad_id int, price double, user string, clicked_at timestamp")
 
 
-def names(spec: JoinSpec) -> list[str]:
+def names(spec: EquiSpec) -> list[str]:
     return [column.name for column in spec.output]
 
 
@@ -86,7 +88,7 @@ def test_a_field_of_a_struct_is_told_to_be_selected_first() -> None:
 
 
 def test_keys_come_first_then_each_streams_other_columns_with_shared_names_prefixed() -> None:
-    spec = plan_join([VIEWS, CLICKS], on="ad_id", how="left")
+    spec = equi_spec([VIEWS, CLICKS], on="ad_id", how="left")
 
     assert spec.output == (
         OutputColumn("ad_id", "int", stream=0, column="ad_id", key=0),
@@ -99,7 +101,7 @@ def test_keys_come_first_then_each_streams_other_columns_with_shared_names_prefi
 
 
 def test_keys_stand_in_the_order_of_on_and_not_of_the_stream() -> None:
-    spec = plan_join([VIEWS, CLICKS], on=["price", "ad_id"])
+    spec = equi_spec([VIEWS, CLICKS], on=["price", "ad_id"])
 
     assert names(spec)[:2] == ["price", "ad_id"]
     assert [column.key for column in spec.output[:3]] == [0, 1, None]
@@ -108,7 +110,7 @@ def test_keys_stand_in_the_order_of_on_and_not_of_the_stream() -> None:
 def test_a_key_has_the_first_streams_name_and_the_common_type_and_appears_once() -> None:
     clicks = stream("clicks", "ad bigint, user string")
 
-    spec = plan_join([VIEWS, clicks], on={"views": "ad_id", "clicks": "ad"})
+    spec = equi_spec([VIEWS, clicks], on={"views": "ad_id", "clicks": "ad"})
 
     assert spec.output[0] == OutputColumn("ad_id", "bigint", stream=0, column="ad_id", key=0)
     assert names(spec) == ["ad_id", "price", "viewed_at", "user"]
@@ -117,7 +119,7 @@ def test_a_key_has_the_first_streams_name_and_the_common_type_and_appears_once()
 def test_a_column_with_the_name_of_a_key_of_the_result_is_prefixed() -> None:
     clicks = stream("clicks", "ad int, ad_id int")
 
-    spec = plan_join([VIEWS, clicks], on={"views": "ad_id", "clicks": "ad"})
+    spec = equi_spec([VIEWS, clicks], on={"views": "ad_id", "clicks": "ad"})
 
     assert names(spec) == ["ad_id", "price", "viewed_at", "clicks_ad_id"]
 
@@ -126,7 +128,7 @@ def test_a_column_with_the_name_of_the_other_streams_unseen_key_keeps_its_name()
     views = stream("views", "ad_id int, ad string")
     clicks = stream("clicks", "ad int, user string")
 
-    spec = plan_join([views, clicks], on={"views": "ad_id", "clicks": "ad"})
+    spec = equi_spec([views, clicks], on={"views": "ad_id", "clicks": "ad"})
 
     assert names(spec) == ["ad_id", "ad", "user"]
 
@@ -134,7 +136,7 @@ def test_a_column_with_the_name_of_the_other_streams_unseen_key_keeps_its_name()
 def test_an_inner_join_of_streams_with_times_ends_with_event_time() -> None:
     views, clicks = replace(VIEWS, time="viewed_at"), replace(CLICKS, time="clicked_at")
 
-    spec = plan_join([views, clicks], on="ad_id")
+    spec = equi_spec([views, clicks], on="ad_id")
 
     assert spec.output[-1] == OutputColumn("event_time", "timestamp")
 
@@ -143,21 +145,21 @@ def test_an_inner_join_of_streams_with_times_ends_with_event_time() -> None:
 def test_no_other_join_has_an_event_time(how: str) -> None:
     views, clicks = replace(VIEWS, time="viewed_at"), replace(CLICKS, time="clicked_at")
 
-    assert "event_time" not in names(plan_join([views, clicks], on="ad_id", how=how))
+    assert "event_time" not in names(equi_spec([views, clicks], on="ad_id", how=how))
 
 
 def test_an_inner_join_has_no_event_time_if_one_stream_has_no_time() -> None:
     views = replace(VIEWS, time="viewed_at")
 
-    assert "event_time" not in names(plan_join([views, CLICKS], on="ad_id"))
+    assert "event_time" not in names(equi_spec([views, CLICKS], on="ad_id"))
 
 
 def test_a_column_called_event_time_is_prefixed_where_the_join_carries_event_time() -> None:
     views = stream("views", "ad_id int, event_time timestamp", time="event_time")
     clicks = stream("clicks", "ad_id int, at timestamp", time="at")
 
-    inner = plan_join([views, clicks], on="ad_id")
-    left = plan_join([views, clicks], on="ad_id", how="left")
+    inner = equi_spec([views, clicks], on="ad_id")
+    left = equi_spec([views, clicks], on="ad_id", how="left")
 
     assert names(inner) == ["ad_id", "views_event_time", "at", "event_time"]
     assert names(left) == ["ad_id", "event_time", "at"]
@@ -166,7 +168,7 @@ def test_a_column_called_event_time_is_prefixed_where_the_join_carries_event_tim
 def test_names_that_differ_just_in_case_count_as_shared() -> None:
     clicks = stream("clicks", "ad_id int, Price double")
 
-    spec = plan_join([VIEWS, clicks], on="ad_id")
+    spec = equi_spec([VIEWS, clicks], on="ad_id")
 
     assert names(spec) == ["ad_id", "views_price", "viewed_at", "clicks_Price"]
 
@@ -175,14 +177,14 @@ def test_columns_that_differ_just_in_case_in_their_own_dataframe_stay_as_they_ar
     views = stream("views", "ad_id int, a int, A int")
     clicks = stream("clicks", "ad_id int, user string")
 
-    assert names(plan_join([views, clicks], on="ad_id")) == ["ad_id", "a", "A", "user"]
+    assert names(equi_spec([views, clicks], on="ad_id")) == ["ad_id", "a", "A", "user"]
 
 
 def test_a_prefixed_name_that_is_taken_asks_to_rename() -> None:
     clicks = stream("clicks", "ad_id int, price double, views_price double")
 
     with pytest.raises(PlanError) as caught:
-        plan_join([VIEWS, clicks], on="ad_id")
+        equi_spec([VIEWS, clicks], on="ad_id")
 
     assert "two columns 'views_price'" in str(caught.value)
     assert "views.price and clicks.views_price" in str(caught.value)
@@ -194,7 +196,7 @@ def test_a_key_called_event_time_asks_to_rename_where_the_join_carries_event_tim
     clicks = stream("clicks", "event_time timestamp, user string", time="event_time")
 
     with pytest.raises(PlanError) as caught:
-        plan_join([views, clicks], on="event_time")
+        equi_spec([views, clicks], on="event_time")
 
     assert "views.event_time and the event time of the join" in str(caught.value)
 
@@ -204,13 +206,13 @@ def test_a_column_that_stands_twice_in_a_result_is_ambiguous() -> None:
 
     for how in ("inner", "semi"):
         with pytest.raises(AmbiguousColumnError, match="'views' has 2 columns of the name 'price'"):
-            plan_join([views, CLICKS], on="ad_id", how=how)
+            equi_spec([views, CLICKS], on="ad_id", how=how)
 
 
 def test_a_column_that_stands_twice_but_is_not_in_the_result_does_not_matter() -> None:
     clicks = stream("clicks", "ad_id int, user string, user string")
 
-    assert names(plan_join([VIEWS, clicks], on="ad_id", how="semi"))[0] == "ad_id"
+    assert names(equi_spec([VIEWS, clicks], on="ad_id", how="semi"))[0] == "ad_id"
 
 
 @pytest.mark.parametrize("how", ["semi", "anti"])
@@ -218,7 +220,7 @@ def test_semi_and_anti_have_exactly_the_first_streams_columns_in_its_own_order(h
     views = stream("views", "price double, ad_id int, at timestamp", time="at")
     clicks = stream("clicks", "ad bigint, price double")
 
-    spec = plan_join([views, clicks], on={"views": "ad_id", "clicks": "ad"}, how=how)
+    spec = equi_spec([views, clicks], on={"views": "ad_id", "clicks": "ad"}, how=how)
 
     assert spec.output == (
         OutputColumn("price", "double", stream=0, column="price"),

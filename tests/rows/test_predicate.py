@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
-from watersmeet.rows.predicate import Predicate
+from watersmeet.rows.predicate import SqlPredicate
 
-PRICE_BELOW_BID = Predicate(
+PRICE_BELOW_BID = SqlPredicate(
     "views.price < clicks.bid", ((0, "price"), (1, "bid")), pl.col("0") < pl.col("1")
 )
 

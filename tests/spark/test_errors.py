@@ -230,7 +230,7 @@ MISTAKES: dict[str, tuple[Callable[[DataFrame], Any], type[Exception], list[str]
         ["how='anti'", "two streams", "inner, left"],
     ),
     "a driver that there is not": (
-        lambda df: join(df, driver="fastest"),
+        lambda df: join(df, tuning=wm.Tuning(driver="fastest")),
         errors.StrategyError,
         ["driver='fastest'", "output-rate"],
     ),

@@ -92,7 +92,7 @@ def test_a_restarted_query_goes_on_and_says_what_it_does(
             streams(spark, folders, names),
             on="ad",
             within=within(names),
-            driver=driver,
+            tuning=wm.Tuning(driver=driver),
             where="views.views_n % 2 = 0 OR sales.sales_n % 3 > 0",
         )
         writer = joined.writeStream.format("parquet").option("path", str(tmp_path / "out"))

@@ -47,8 +47,8 @@ def test_every_plan_gives_the_same_result(spark: SparkSession, folder: Path) -> 
     expected = result(spark, start(joined(spark, folder)))
     assert expected.num_rows > 0
     plans: list[dict[str, Any]] = [
-        {"index": {"slow": "always", "fast": "never"}, "invalidation": "lazy"},
-        {"index": "never", "budget": wm.Budget(memory="1 MB")},
+        {"tuning": wm.Tuning(index={"slow": "always", "fast": "never"}, invalidation="lazy")},
+        {"tuning": wm.Tuning(index="never"), "budget": wm.Budget(memory="1 MB")},
     ]
     for plan in plans:
         query = start(joined(spark, folder, **plan))

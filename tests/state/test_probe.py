@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.state.test_segment import rows_of
-from watersmeet.operators.equi.output import PIECE
 from watersmeet.rows.columns import CODE, TIME, codes_of, times_of
+from watersmeet.rows.output import PIECE
 from watersmeet.state import probe as probing
 from watersmeet.state.index import Index
 from watersmeet.state.probe import Ranges, probe

@@ -8,6 +8,7 @@ place of the hash table.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -62,6 +63,32 @@ class Direction:
     @property
     def plain_segments(self) -> float:
         return max(1.0, self.stored / max(self.rows, PLAIN_ROWS))
+
+    def __str__(self) -> str:
+        return (
+            f"{self.rows:,.0f} new rows and {self.probes:,.0f} probes a micro-batch, "
+            f"{self.stored:,.0f} stored rows, about {self.keys:,.0f} keys"
+        )
+
+
+def expected(
+    rates: Sequence[float | None],
+    keys: Sequence[float | None],
+    seconds: Sequence[float | None],
+) -> list[Direction | None]:
+    """What to expect of each window before any row has come: from the rates that were
+    declared, for micro-batches of a second; None where nothing can be said."""
+    directions: list[Direction | None] = []
+    for position, (rate, known, time) in enumerate(zip(rates, keys, seconds, strict=True)):
+        others = [other for i, other in enumerate(rates) if i != position]
+        if rate is None or time is None or None in others:
+            directions.append(None)
+            continue
+        probes = float(sum(other or 0.0 for other in others))
+        stored = rate * time
+        keys_there = known or stored or 1.0
+        directions.append(Direction(probes, min(1.0, probes), rate, stored, keys_there))
+    return directions
 
 
 def keeping_indexed(d: Direction, w: Weights) -> float:

@@ -1,11 +1,41 @@
-"""What all operators share: the counters of a step, and the end of time."""
+"""The contract of every operator, and what all of them count.
+
+An operator maps new rows, a watermark and stored state to results, one *shard* at a time: a part
+of the state that is stepped on its own. It knows nothing of where it runs. A backend (Spark, or
+:mod:`watersmeet.testing`) deals rows out to the shards, owns the watermark and the commits, and
+calls, for each shard and micro-batch::
+
+    state = operator.open(store, shard, cache)
+    counters = operator.counters()
+    for results in operator.step(chunks, watermark, state, counters): ...
+    operator.finish(state, counters)     # only when no more input will ever come
+    state.commit()
+    operator.report(state, counters)
+
+Results are to be taken before the state is committed: a step changes it as they are taken. What
+a step does follows from its arguments and the state alone, so a step that is run again gives the
+same result.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Protocol
+
+import pyarrow as pa
+
+from watersmeet.rows.shard import Shard
+from watersmeet.state.cache import SegmentCache
+from watersmeet.state.manifest import total_bytes
+from watersmeet.state.shard import ShardState
+from watersmeet.state.store import Store
 
 #: Later than any time: the watermark at the end of a batch run.
 END_OF_TIME = 2**62
+
+#: New rows, as they are stored: one batch for each input, or None.
+Chunk = Sequence[pa.RecordBatch | None]
 
 
 @dataclass
@@ -14,18 +44,11 @@ class StreamCounters:
 
     rows: int = 0
     late: int = 0
-    shed: int = 0
     unmatchable: int = 0
-    violations: int = 0
-    punctuations: int = 0
-    propagated: int = 0
-    dropped: int = 0
-    purged: int = 0
     expired: int = 0
     state_rows: int = 0
     state_bytes: int = 0
     segments: int = 0
-    indexed: int = 0
 
 
 @dataclass(frozen=True)
@@ -39,27 +62,100 @@ class Largest:
 
 @dataclass
 class Counters:
-    """What one step did, in all and for each stream.
+    """What one step did, in all and for each stream. A family may count more.
 
-    ``full_results`` is an estimate of what the results would have been had nothing been
-    shed; ``capped`` counts new rows whose results were cut short; ``notes`` say what was
-    decided, and why. ``deferred`` counts the probes of stored segments that were put off,
-    ``owed`` those that are still to be done."""
+    ``capped`` counts new rows whose results were cut short; ``notes`` say what was decided, and
+    why."""
 
-    streams: list[StreamCounters]
+    #: Which joins count so; metrics are read back by it.
+    family: ClassVar[str]
+
+    streams: list[Any]
     notes: list[str] = field(default_factory=list)
     largest: Largest = Largest()
     results: int = 0
-    full_results: int = 0
-    capped: int = 0
     probes: int = 0
-    deferred: int = 0
-    owed: int = 0
+    capped: int = 0
     cache_hits: int = 0
     cache_misses: int = 0
     step_ms: int = 0
     steps: int = field(default=1)
 
-    @classmethod
-    def zero(cls, streams: int) -> Counters:
-        return cls([StreamCounters() for _ in range(streams)])
+
+class State(Protocol):
+    """What a backend needs to know of a shard's state."""
+
+    #: The event-time timer that is set, in milliseconds: the backend's own.
+    timer: int | None
+
+    @property
+    def waits(self) -> bool:
+        """Is there anything that a later watermark may change?"""
+
+    def commit(self) -> None:
+        """Write what changed, so that it commits with the micro-batch."""
+
+
+class Operator(Protocol):
+    """One kind of join (or anything else that keeps state), as backends see it."""
+
+    @property
+    def inputs(self) -> Sequence[str]:
+        """The names of its inputs, in order."""
+
+    @property
+    def output(self) -> pa.Schema:
+        """The columns of its results."""
+
+    @property
+    def chunk_bytes(self) -> int | None:
+        """How many bytes of new rows it takes at a time; None: as the backend likes."""
+
+    def counters(self) -> Counters:
+        """Counters of a step that has done nothing yet."""
+
+    def open(self, store: Store, shard: Shard, cache: SegmentCache) -> Any:
+        """A shard's :class:`State`, from its store."""
+
+    def step(
+        self, chunks: Iterable[Chunk], watermark: int | None, state: Any, counters: Any
+    ) -> Iterator[Any]:
+        """What one micro-batch adds to the result, in batches of the ``output`` schema. An
+        operator that hands rows on to another one gives pairs: the input there, and the rows.
+
+        ``watermark`` is in microseconds, None before there is one."""
+
+    def finish(self, state: Any, counters: Any) -> Iterator[Any]:
+        """What is left to say when no more input will ever come."""
+
+    def report(self, state: Any, counters: Any) -> None:
+        """Count what is stored now."""
+
+
+def merged(counted: Sequence[Counters]) -> Any:
+    """What several steps did together."""
+    total, *others = counted
+    for other in others:
+        _add(total, other)
+        for stream, more in zip(total.streams, other.streams, strict=True):
+            _add(stream, more)
+        total.notes += other.notes
+        total.largest = max(total.largest, other.largest, key=lambda largest: largest.fanout)
+    return total
+
+
+def _add(total: Any, more: Any) -> None:
+    for number in fields(total):
+        if number.type in (int, "int"):
+            setattr(total, number.name, getattr(total, number.name) + getattr(more, number.name))
+
+
+def count_windows(state: ShardState, counters: Counters) -> None:
+    """Count what the windows of a shard hold, one window for each stream."""
+    for stream, window in zip(counters.streams, state.windows, strict=True):
+        stream.expired = window.expired
+        stream.state_rows = window.rows
+        stream.state_bytes = total_bytes(window.entries)
+        stream.segments = len(window.entries)
+    counters.cache_hits = state.cache_counts.hits
+    counters.cache_misses = state.cache_counts.misses

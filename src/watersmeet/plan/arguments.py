@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from watersmeet.errors import PlanError, StrategyError, StreamNameError, did_you_mean
-from watersmeet.spec import StreamSpec
+from watersmeet.spec.stream import StreamSpec
 
 Value = TypeVar("Value")
 
@@ -31,10 +31,17 @@ def by_stream(
     return [given[name] for name in names]
 
 
-def one_of(value: object, known: Sequence[str], *, argument: str) -> str:
+def one_of(
+    value: object,
+    known: Sequence[str],
+    *,
+    argument: str,
+    error: type[PlanError] = StrategyError,
+) -> str:
+    """The value, if it is one of the known ones."""
     if isinstance(value, str) and value in known:
         return value
-    raise StrategyError(
+    raise error(
         f"{argument}={value!r} is none of {', '.join(map(repr, known))}."
         f"{did_you_mean(str(value), known)}"
     )

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from watersmeet import sizes
-from watersmeet.errors import BudgetError, did_you_mean
-from watersmeet.spec import OVERFLOWS, Budget, StreamSpec
+from watersmeet.errors import BudgetError
+from watersmeet.plan.arguments import one_of
+from watersmeet.spec.budget import OVERFLOWS, Budget
+from watersmeet.spec.stream import StreamSpec
 
 
 def checked_budget(
@@ -22,11 +24,7 @@ def checked_budget(
         raise BudgetError(
             "budget: it limits nothing. Give memory='2 GB', rate=50_000, or fanout=10_000."
         )
-    if budget.overflow not in OVERFLOWS:
-        raise BudgetError(
-            f"budget: overflow={budget.overflow!r} is none of "
-            f"{', '.join(map(repr, OVERFLOWS))}.{did_you_mean(str(budget.overflow), OVERFLOWS)}"
-        )
+    one_of(budget.overflow, OVERFLOWS, argument="budget: overflow", error=BudgetError)
     if not streams[0].streaming:
         raise BudgetError("budget: it is for streams; a batch run takes what it needs.")
     _check_rate(streams, budget)

@@ -1,4 +1,4 @@
-"""From the arguments of a call to a validated :class:`~watersmeet.spec.JoinSpec`.
+"""From the arguments of a call to a planned equality join: spec, policy and predicate.
 
 Every argument is checked here and nowhere else, in this order: the streams by themselves,
 the join type, the keys, the windows, what bounds the state, the condition, the result's names.
@@ -16,11 +16,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any, get_args
 
 from watersmeet import durations
 from watersmeet.errors import (
     JoinTypeError,
+    PlanError,
     PredicateError,
     PunctuationError,
     StrategyError,
@@ -30,28 +32,27 @@ from watersmeet.errors import (
     did_you_mean,
 )
 from watersmeet.plan.arguments import by_stream, check_flag, one_of
+from watersmeet.plan.backend import Backend
 from watersmeet.plan.budget import checked_budget
 from watersmeet.plan.keys import Keys, compared_types, resolved_keys
 from watersmeet.plan.naming import result_columns
+from watersmeet.plan.policy import equi_policy
+from watersmeet.plan.predicates import bound
 from watersmeet.plan.promises import (
     check_promises,
     check_provable,
-    checked_purge_after,
+    check_purge_after,
     closed_by_promises,
 )
 from watersmeet.plan.streams import check_streams, time_example, with_time
-from watersmeet.spec import (
-    DRIVERS,
-    GOALS,
-    INDEXES,
-    INVALIDATIONS,
-    JOIN_TYPES,
-    MULTIWAY_JOIN_TYPES,
-    VIOLATIONS,
-    Budget,
-    JoinSpec,
-    StreamSpec,
-)
+from watersmeet.rows.predicate import Predicate
+from watersmeet.spec.budget import Budget
+from watersmeet.spec.equi import VIOLATIONS, EquiSpec
+from watersmeet.spec.join import GOALS, JOIN_TYPES, MULTIWAY_JOIN_TYPES, How
+from watersmeet.spec.policy import EquiPolicy
+from watersmeet.spec.predicate import PredicateFunction
+from watersmeet.spec.stream import StreamSpec
+from watersmeet.spec.tuning import DRIVERS, INDEXES, INVALIDATIONS, Tuning
 
 #: What Spark calls these joins, without underscores, and what they are called here.
 _SPARK_JOIN_TYPES = {
@@ -61,28 +62,34 @@ _SPARK_JOIN_TYPES = {
     "fullouter": "full",
     "leftsemi": "semi",
     "leftanti": "anti",
-    "cross": "inner",
 }
 
 
-def plan_join(
+@dataclass(frozen=True)
+class EquiPlan:
+    """A planned equality join: what was asked for, how it runs, and its further condition."""
+
+    spec: EquiSpec
+    policy: EquiPolicy
+    predicate: Predicate | None
+
+
+def equi_spec(
     streams: Sequence[StreamSpec],
     *,
     on: Keys | Mapping[str, Keys] | None = None,
     within: object = None,
     how: str = "inner",
-    where: str | None = None,
-    unbounded: bool = False,
-    index: object = "auto",
-    invalidation: str = "active",
-    budget: Budget | None = None,
+    where: str | PredicateFunction | None = None,
+    name: str | None = None,
     goal: str = "throughput",
+    budget: Budget | None = None,
+    unbounded: bool = False,
     violations: str = "fail",
     emit_punctuations: bool = False,
-    driver: str = "auto",
-    purge_after: int | None = None,
-) -> JoinSpec:
-    """Plan an equality join of streams, or say what is wrong with the call.
+    tuning: Tuning | None = None,
+) -> EquiSpec:
+    """The spec of an equality join of streams; or what is wrong with the call.
 
     ``within`` is a duration (text or :class:`~datetime.timedelta`), a dict from every stream's
     name to one, or None. The spec's ``unbounded`` tells whether the state really is unbounded,
@@ -90,7 +97,7 @@ def plan_join(
     """
     check_streams(streams)
     streams = tuple(with_time(stream) for stream in streams)
-    _check_how(how)
+    how = _join_type(how)
     if len(streams) > 2:
         _check_multiway(streams, how, where)
     keys = resolved_keys(streams, on)
@@ -105,37 +112,81 @@ def plan_join(
     elif streams[0].streaming and within is None:
         check_provable(streams, how)
     _check_where(where)
-    spec = JoinSpec(
+    spec = EquiSpec(
+        name=_name(name, how, streams),
         streams=streams,
         keys=keys,
         key_types=key_types,
         windows=windows,
         how=how,
-        where=where,
+        where=where.text if isinstance(where, PredicateFunction) else where,
         unbounded=free,
         output=(),
-        index=_index(streams, index),
-        invalidation=one_of(invalidation, INVALIDATIONS, argument="invalidation"),
         budget=checked_budget(streams, budget, how=how, windowed=within is not None),
         goal=one_of(goal, GOALS, argument="goal"),
         violations=one_of(violations, VIOLATIONS, argument="violations"),
         emit_punctuations=emit_punctuations,
-        driver=_driver(streams, driver),
-        purge_after=checked_purge_after(streams, purge_after),
+        tuning=_tuning(streams, tuning),
     )
     return replace(spec, output=result_columns(spec))
+
+
+def plan_join(streams: Sequence[StreamSpec], backend: Backend, **options: Any) -> EquiPlan:
+    """Plan a join for a backend; ``options`` are those of :func:`equi_spec`."""
+    spec = equi_spec(streams, **options)
+    where = options.get("where")
+    predicate: Predicate | None = None
+    if isinstance(where, PredicateFunction):
+        predicate = bound(where, spec.streams)
+    elif where is not None:
+        predicate = backend.translate(where)
+    policy = equi_policy(spec, shards=backend.shards, cores=backend.cores, weights=backend.weights)
+    return EquiPlan(spec, policy, predicate)
 
 
 # --- the join type, the condition, the flag
 
 
-def _check_how(how: object) -> None:
-    if how in JOIN_TYPES:
-        return
-    given = str(how).lower()
-    known = _SPARK_JOIN_TYPES.get(re.sub(r"[\s_-]", "", given))
-    hint = f" Did you mean {known!r}?" if known else did_you_mean(given, JOIN_TYPES)
-    raise JoinTypeError(f"how={how!r} is no join type: it is one of {', '.join(JOIN_TYPES)}.{hint}")
+def _join_type(how: object) -> str:
+    """The join type, by our name; Spark's spellings are taken too."""
+    given = re.sub(r"[\s_-]", "", how.lower()) if isinstance(how, str) else ""
+    known = _SPARK_JOIN_TYPES.get(given, given)
+    if known in JOIN_TYPES:
+        return known
+    raise JoinTypeError(
+        f"how={how!r} is no join type: it is one of {', '.join(JOIN_TYPES)}."
+        f"{did_you_mean(str(how), [*JOIN_TYPES, *get_args(How)])}"
+    )
+
+
+def _name(name: object, how: str, streams: Sequence[StreamSpec]) -> str:
+    """What the join is called in metrics and in the Spark UI."""
+    if name is None:
+        return f"{how} join of {' and '.join(stream.name for stream in streams)}"
+    if not isinstance(name, str) or not name.strip():
+        raise PlanError(f"name={name!r} is no name. Give text like 'ad clicks', or leave it out.")
+    return name.strip()
+
+
+def _tuning(streams: Sequence[StreamSpec], tuning: object) -> Tuning:
+    if tuning is None:
+        return Tuning()
+    if not isinstance(tuning, Tuning):
+        raise StrategyError(
+            f"tuning={tuning!r} is no wm.Tuning: give wm.Tuning(index='always', ...)."
+        )
+    index = tuning.index
+    given = (
+        by_stream(streams, index, argument="tuning: index")
+        if isinstance(index, Mapping)
+        else [index]
+    )
+    for value in given:
+        one_of(value, INDEXES, argument="tuning: index")
+    one_of(tuning.invalidation, INVALIDATIONS, argument="tuning: invalidation")
+    _check_driver(streams, tuning.driver)
+    check_purge_after(streams, tuning.purge_after)
+    return tuning
 
 
 def _check_multiway(streams: Sequence[StreamSpec], how: str, where: object) -> None:
@@ -161,20 +212,19 @@ def _check_multiway(streams: Sequence[StreamSpec], how: str, where: object) -> N
             )
 
 
-def _driver(streams: Sequence[StreamSpec], driver: object) -> str:
-    policy = one_of(driver, DRIVERS, argument="driver")
+def _check_driver(streams: Sequence[StreamSpec], driver: object) -> None:
+    one_of(driver, DRIVERS, argument="tuning: driver")
     untimed = [stream.name for stream in streams if stream.time is None]
-    if policy == "timestamp" and untimed:
+    if driver == "timestamp" and untimed:
         raise StrategyError(
             f"driver='timestamp' takes rows in the order of their times, and {', '.join(untimed)} "
             "has none. Give its time column, or another driver."
         )
-    return policy
 
 
 def _check_where(where: object) -> None:
     example = "like 'views.price < clicks.bid'"
-    if where is None:
+    if where is None or isinstance(where, PredicateFunction):
         return
     if not isinstance(where, str):
         raise PredicateError(
@@ -220,12 +270,3 @@ def _check_may_be_unbounded(how: str, unbounded: bool) -> None:
             'a match for ever. Give within="1 hour", or as long as a match may take; '
             "if the streams really are small, unbounded=True."
         )
-
-
-# --- how the state is held
-
-
-def _index(streams: Sequence[StreamSpec], index: object) -> tuple[str, ...]:
-    given = by_stream(streams, index, argument="index") if isinstance(index, Mapping) else None
-    values = given or [index] * len(streams)
-    return tuple(one_of(value, INDEXES, argument="index") for value in values)

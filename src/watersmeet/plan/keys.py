@@ -8,7 +8,7 @@ from watersmeet.errors import KeyTypeError, PlanError, UnknownColumnError
 from watersmeet.plan.arguments import by_stream
 from watersmeet.plan.naming import resolve
 from watersmeet.plan.types import check_key_type, common_type
-from watersmeet.spec import StreamSpec
+from watersmeet.spec.stream import StreamSpec
 
 Keys = str | Sequence[str]
 

@@ -23,7 +23,9 @@ from watersmeet.errors import (
     UnknownColumnError,
     did_you_mean,
 )
-from watersmeet.spec import EVENT_TIME, IS_PUNCTUATION, Column, JoinSpec, OutputColumn, StreamSpec
+from watersmeet.spec.equi import EquiSpec
+from watersmeet.spec.output import EVENT_TIME, IS_PUNCTUATION, OutputColumn
+from watersmeet.spec.stream import Column, StreamSpec
 
 _LISTED = 20
 
@@ -46,7 +48,7 @@ def resolve(stream: StreamSpec, name: str, *, argument: str) -> Column:
     )
 
 
-def result_columns(spec: JoinSpec) -> tuple[OutputColumn, ...]:
+def result_columns(spec: EquiSpec) -> tuple[OutputColumn, ...]:
     """The columns of the join's result, in order; the spec's own ``output`` is not read."""
     if spec.how in ("semi", "anti"):
         return _first_stream_columns(spec)
@@ -62,7 +64,7 @@ def result_columns(spec: JoinSpec) -> tuple[OutputColumn, ...]:
     return output
 
 
-def _first_stream_columns(spec: JoinSpec) -> tuple[OutputColumn, ...]:
+def _first_stream_columns(spec: EquiSpec) -> tuple[OutputColumn, ...]:
     first = spec.streams[0]
     _check_no_duplicates(first, first.columns)
     key_of = {name: position for position, name in enumerate(spec.keys[0])}
@@ -78,7 +80,7 @@ def _first_stream_columns(spec: JoinSpec) -> tuple[OutputColumn, ...]:
     )
 
 
-def _other_columns(spec: JoinSpec, *, reserved: Sequence[OutputColumn]) -> tuple[OutputColumn, ...]:
+def _other_columns(spec: EquiSpec, *, reserved: Sequence[OutputColumn]) -> tuple[OutputColumn, ...]:
     """Every stream's columns that are no keys, prefixed where another would have the name."""
     others: list[tuple[int, StreamSpec, list[Column]]] = []
     for position, stream in enumerate(spec.streams):
@@ -93,7 +95,7 @@ def _other_columns(spec: JoinSpec, *, reserved: Sequence[OutputColumn]) -> tuple
     shared |= {column.name.lower() for column in reserved}
     return tuple(
         OutputColumn(
-            f"{stream.name}_{column.name}" if column.name.lower() in shared else column.name,
+            f"{_prefix(stream)}{column.name}" if column.name.lower() in shared else column.name,
             column.type,
             stream=position,
             column=column.name,
@@ -101,6 +103,11 @@ def _other_columns(spec: JoinSpec, *, reserved: Sequence[OutputColumn]) -> tuple
         for position, stream, columns in others
         for column in columns
     )
+
+
+def _prefix(stream: StreamSpec) -> str:
+    """What stands before the name of a column that several streams have."""
+    return f"{stream.name}_" if stream.prefix is None else stream.prefix
 
 
 def _check_no_duplicates(stream: StreamSpec, columns: Sequence[Column]) -> None:
@@ -112,7 +119,7 @@ def _check_no_duplicates(stream: StreamSpec, columns: Sequence[Column]) -> None:
             )
 
 
-def _check_unique(spec: JoinSpec, output: Sequence[OutputColumn]) -> None:
+def _check_unique(spec: EquiSpec, output: Sequence[OutputColumn]) -> None:
     taken: dict[str, OutputColumn] = {}
     for column in output:
         other = taken.setdefault(column.name.lower(), column)
@@ -120,7 +127,8 @@ def _check_unique(spec: JoinSpec, output: Sequence[OutputColumn]) -> None:
             raise PlanError(
                 f"streams: the result would have two columns {column.name!r}: "
                 f"{_origin(spec, other)} and {_origin(spec, column)}. "
-                "Rename one of them before the join: df.withColumnRenamed(...)."
+                "Rename one of them before the join, df.withColumnRenamed(...), or give "
+                "wm.stream(..., prefix='...')."
             )
 
 
@@ -135,7 +143,7 @@ def _were_twins(one: OutputColumn, other: OutputColumn) -> bool:
     )
 
 
-def _origin(spec: JoinSpec, column: OutputColumn) -> str:
+def _origin(spec: EquiSpec, column: OutputColumn) -> str:
     if column.stream is None:
         return "the event time of the join"
     return f"{spec.streams[column.stream].name}.{column.column}"

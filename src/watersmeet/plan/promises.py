@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from watersmeet.errors import PunctuationError, WindowError, did_you_mean
-from watersmeet.operators.equi.layout import exact_key
-from watersmeet.plan.arguments import check_flag
+from watersmeet.errors import PunctuationError, WindowError
+from watersmeet.plan.arguments import check_flag, one_of
 from watersmeet.plan.naming import resolve
-from watersmeet.spec import ARRIVALS, Punctuation, StreamSpec, preserved_by
+from watersmeet.spec.equi import exact_key
+from watersmeet.spec.join import preserved_by
+from watersmeet.spec.stream import ARRIVALS, Punctuation, StreamSpec
 
 
 def check_promises(
@@ -17,11 +18,8 @@ def check_promises(
     for stream in streams:
         name = f"stream {stream.name!r}"
         check_flag(stream.unique, argument=f"{name}: unique")
-        if stream.arrival is not None and stream.arrival not in ARRIVALS:
-            raise PunctuationError(
-                f"{name}: arrival={stream.arrival!r} is none of 'clustered', 'ordered'."
-                f"{did_you_mean(str(stream.arrival), ARRIVALS)}"
-            )
+        if stream.arrival is not None:
+            one_of(stream.arrival, ARRIVALS, argument=f"{name}: arrival", error=PunctuationError)
         if stream.arrival == "ordered" and not exact_key(key_types):
             raise PunctuationError(
                 f"{name}: arrival='ordered' needs a single key of an integral, date or timestamp "
@@ -57,36 +55,34 @@ def check_promises(
 
 
 def closed_by_promises(streams: Sequence[StreamSpec]) -> bool:
-    """Does every stream say of its keys when they are over, so that rows of the others
-    leave?"""
+    """Does every stream close its keys, so that rows of the others leave?"""
     return all(stream.closes for stream in streams)
 
 
 def check_provable(streams: Sequence[StreamSpec], how: str) -> None:
-    """Without a window, only a punctuation or an order tells of a key that never came that
-    it will not."""
+    """Without a window, only a punctuation or an order says that a key which has not come will
+    not come."""
     marks = preserved_by(how, len(streams))
     for stream, other, preserved in zip(streams, reversed(streams), marks, strict=True):
         if preserved and other.punctuation is None and other.arrival != "ordered":
             raise WindowError(
                 f"within: missing, and how={how!r} has to know which rows of {stream.name} match "
-                f"nothing. What {other.name} promises tells when a key is over that has come, not "
-                "that one will never come. Give within='1 hour', or punctuations or "
+                f"nothing. {other.name} says when a key that has come is closed, but not that a "
+                "key which has not come will not come. Give within='1 hour', or punctuations or "
                 f"arrival='ordered' of {other.name}."
             )
 
 
-def checked_purge_after(streams: Sequence[StreamSpec], count: object) -> int | None:
+def check_purge_after(streams: Sequence[StreamSpec], count: object) -> None:
     if count is None:
-        return None
+        return
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise PunctuationError(
-            f"purge_after={count!r} must be a whole number of punctuations above 0: 1 purges at "
-            "once, 100 after a hundred of them."
+            f"tuning: purge_after={count!r} must be a whole number above 0 of punctuations: "
+            "1 purges at once, 100 after a hundred of them."
         )
     if not any(stream.closes for stream in streams):
         raise PunctuationError(
-            f"purge_after={count!r}, but no stream says when its keys are over: give one a "
+            f"tuning: purge_after={count!r}, but no stream closes its keys: give one a "
             "punctuation, an arrival, or unique=True."
         )
-    return count

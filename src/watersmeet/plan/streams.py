@@ -15,7 +15,8 @@ from watersmeet.errors import (
     TimeColumnError,
 )
 from watersmeet.plan.naming import resolve
-from watersmeet.spec import MOST_STREAMS, StreamSpec
+from watersmeet.spec.join import MOST_STREAMS
+from watersmeet.spec.stream import StreamSpec
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -41,6 +42,11 @@ def check_streams(streams: Sequence[StreamSpec]) -> None:
                 "Give each a name of its own, also if both read the same DataFrame."
             )
         seen.add(name.lower())
+        if stream.prefix is not None and not isinstance(stream.prefix, str):
+            raise PlanError(
+                f"stream {name!r}: prefix={stream.prefix!r} is no text. Give what to put before "
+                "shared column names, like 'v_', or ''."
+            )
     live = [stream.name for stream in streams if stream.streaming]
     if live and len(live) < len(streams):
         batch = [stream.name for stream in streams if not stream.streaming]

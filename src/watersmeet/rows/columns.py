@@ -7,6 +7,7 @@ A stored row has
     #key0..       the key columns, unless the code is the key itself
     #0..          every other column of the user's that is needed, by its position
     #punctuation  is it a punctuation? With ``#low`` and ``#high``, the bounds of a range
+    #home         is it to be stored in this shard? (:class:`watersmeet.rows.route.StoredInOne`)
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ TIME = "#time"
 PUNCTUATION = "#punctuation"
 LOW = "#low"
 HIGH = "#high"
+HOME = "#home"
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

@@ -1,44 +1,107 @@
-"""The ``where`` of a join as the operators see it.
+"""The further condition of a join, as the operators see it.
 
-A :class:`Predicate` holds for a pair of rows if its expression is true. As in SQL,
-null is not true: a pair for which the condition is unknown does not match.
+A :class:`Predicate` holds for a combination of rows if its condition is true. As in SQL,
+null is not true: rows for which the condition is unknown do not match.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
+from watersmeet.errors import PredicateFunctionError
+from watersmeet.rows.columns import Bools
+
+
+class Predicate(Protocol):
+    """A condition over columns of a pair (or more) of rows."""
+
+    @property
+    def text(self) -> str:
+        """The condition, for people to read."""
+
+    @property
+    def columns(self) -> tuple[tuple[int, str], ...]:
+        """Its inputs, each a stream's position and a column's name."""
+
+    def mask(self, columns: Sequence[pa.Array]) -> Bools:
+        """For which rows of the given arrays, one for each input, does it hold?"""
+
 
 @dataclass(frozen=True)
-class Predicate:
-    """A condition over columns of a pair (or more) of rows.
+class SqlPredicate:
+    """A condition that was given in SQL, as a Polars expression.
 
-    ``columns`` are its inputs, each a stream's index and a column's name;
-    ``expression`` names them by position: ``"0"`` is the first of them.
+    The ``expression`` names its inputs by position: ``"0"`` is the first of them.
 
-    >>> bigger = Predicate("a.x > b.y", ((0, "x"), (1, "y")), pl.col("0") > pl.col("1"))
+    >>> bigger = SqlPredicate("a.x > b.y", ((0, "x"), (1, "y")), pl.col("0") > pl.col("1"))
     >>> bigger.mask([pa.array([1, 5, None]), pa.array([2, 2, 2])]).tolist()
     [False, True, False]
     """
 
-    sql: str
+    text: str
     columns: tuple[tuple[int, str], ...]
     # `==` of two Polars expressions is an expression, not a truth value.
     expression: pl.Expr = field(compare=False)
 
-    def mask(self, columns: Sequence[Any]) -> npt.NDArray[np.bool_]:
-        """For which rows of the given Arrow arrays (of equal length) does it hold?"""
+    def mask(self, columns: Sequence[pa.Array]) -> Bools:
         assert len(columns) == len(self.columns), (
-            f"{self.sql!r} needs {len(self.columns)} columns, not {len(columns)}"
+            f"{self.text!r} needs {len(self.columns)} columns, not {len(columns)}"
         )
         table = pa.Table.from_arrays(list(columns), [str(i) for i in range(len(columns))])
         frame = pl.DataFrame(pl.from_arrow(table, rechunk=False))
         holds = frame.select(self.expression.fill_null(False)).to_series()
         return holds.to_numpy()
+
+
+@dataclass(frozen=True)
+class FunctionPredicate:
+    """A vectorised Python function of Arrow tables of equal length, one for each of its
+    streams, to booleans. ``sides`` are the positions of those streams.
+
+    >>> import pyarrow.compute as pc
+    >>> def bigger(a, b): return pc.greater(a["x"], b["y"])
+    >>> predicate = FunctionPredicate("bigger(a, b)", ((0, "x"), (1, "y")), bigger, (0, 1))
+    >>> predicate.mask([pa.array([1, 5, None]), pa.array([2, 2, 2])]).tolist()
+    [False, True, False]
+    """
+
+    text: str
+    columns: tuple[tuple[int, str], ...]
+    function: Callable[..., Any]
+    sides: tuple[int, ...]
+
+    def mask(self, columns: Sequence[pa.Array]) -> Bools:
+        named = list(zip(self.columns, columns, strict=True))
+        tables = [
+            pa.table({name: values for (of, name), values in named if of == side})
+            for side in self.sides
+        ]
+        count = len(columns[0]) if columns else 0
+        try:
+            given = self.function(*tables)
+        except Exception as error:
+            raise self._failure(f"it raised {type(error).__name__}: {error}", tables) from error
+        try:
+            holds = given if isinstance(given, pa.Array | pa.ChunkedArray) else pa.array(given)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError) as error:
+            raise self._failure(f"it returned a {type(given).__name__}", tables) from error
+        if not pa.types.is_boolean(holds.type):
+            raise self._failure(f"it returned values of type {holds.type}", tables)
+        if len(holds) != count:
+            raise self._failure(f"it returned {len(holds)} values for {count} rows", tables)
+        mask: Bools = np.asarray(holds.fill_null(False))
+        return mask
+
+    def _failure(self, what: str, tables: Sequence[pa.Table]) -> PredicateFunctionError:
+        sample = ", ".join(str(table.slice(0, 1).to_pylist()) for table in tables)
+        return PredicateFunctionError(
+            f"where: {self.text}: {what}. It must return as many booleans as it gets rows (an "
+            f"Arrow or numpy array; null means no match). The first rows it got: {sample}. After a "
+            "correction the query goes on from its checkpoint; nothing is lost."
+        )

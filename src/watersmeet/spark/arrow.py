@@ -1,10 +1,4 @@
-"""Spark's types as Arrow's, in one canonical form.
-
-The same column reaches Python in different Arrow types: timestamps in the
-session's time zone, fields nullable or not as Spark's optimizer found out.
-Stored rows must not depend on that, so they are kept with every timestamp in
-UTC and every field nullable.
-"""
+"""Spark's schemas as Arrow's, in canonical types."""
 
 from __future__ import annotations
 
@@ -17,8 +11,8 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from watersmeet.errors import UnsupportedTypeError
+from watersmeet.rows.types import canonical_schema
 
-_UTC = pa.timestamp("us", "UTC")
 #: Spark 4.1 and 4.2 use UTC without being told.
 _IN_UTC: dict[str, Any] = (
     {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
@@ -37,27 +31,4 @@ def arrow_schema(schema: T.StructType, stream: str) -> pa.Schema:
                 f"{field.dataType.simpleString()}, which Spark cannot hand to Python: "
                 "cast it, or leave it out with .drop()"
             ) from error
-    return pa.schema([_canonical_field(field) for field in fields])
-
-
-def canonical_rows(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """The same rows in their canonical types; usually nothing is copied."""
-    schema = pa.schema([_canonical_field(field) for field in rows.schema])
-    return rows if schema.equals(rows.schema) else rows.cast(schema)
-
-
-def _canonical_field(field: pa.Field) -> pa.Field:
-    return pa.field(field.name, _canonical(field.type))
-
-
-def _canonical(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_timestamp(kind):
-        return _UTC if kind.tz else kind
-    if pa.types.is_struct(kind):
-        return pa.struct([_canonical_field(field) for field in kind])
-    if pa.types.is_list(kind):
-        return pa.list_(_canonical_field(kind.value_field))
-    if pa.types.is_map(kind):
-        key = kind.key_field.with_type(_canonical(kind.key_type))
-        return pa.map_(key, _canonical_field(kind.item_field))
-    return kind
+    return canonical_schema(pa.schema(fields))

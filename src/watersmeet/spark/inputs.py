@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from watersmeet import durations
 from watersmeet.errors import PlanError, PunctuationError, TimeColumnError
-from watersmeet.spec import Column, Punctuation, StreamSpec
+from watersmeet.spec.stream import Column, Punctuation, StreamSpec
 
 #: Where Spark notes that a column carries a watermark.
 WATERMARK = "spark.watermarkDelayMs"
@@ -24,8 +24,8 @@ def describe(
     *,
     time: str | None,
     delay: str | timedelta | None,
-    rate: float | None = None,
-    keys: float | None = None,
+    rows_per_second: float | None = None,
+    distinct_keys: float | None = None,
 ) -> StreamSpec:
     """A DataFrame and what the user said about it, as plain data."""
     if not isinstance(df, DataFrame):
@@ -34,10 +34,13 @@ def describe(
         raise TimeColumnError(
             f"stream {name!r}: time must be a column's name, got {type(time).__name__}"
         )
-    if rate is not None and (isinstance(rate, bool) or not rate > 0):
-        raise PlanError(f"stream {name!r}: rate must be rows a second above 0, got {rate!r}")
-    if keys is not None and (isinstance(keys, bool) or not keys > 0):
-        raise PlanError(f"stream {name!r}: keys must be a number of keys above 0, got {keys!r}")
+    for argument, number in (
+        ("rows_per_second", rows_per_second),
+        ("distinct_keys", distinct_keys),
+    ):
+        real = isinstance(number, int | float) and not isinstance(number, bool)
+        if number is not None and not (real and number > 0):
+            raise PlanError(f"stream {name!r}: {argument} must be a number above 0, got {number!r}")
     if delay is not None and time is None:
         raise TimeColumnError(
             f"stream {name!r}: delay={delay!r} needs a time column: add time='...'"
@@ -62,8 +65,8 @@ def describe(
         time=time,
         delay=lag if own is None else own,
         watermarked=own is not None,
-        rate=rate,
-        keys=keys,
+        rows_per_second=rows_per_second,
+        distinct_keys=distinct_keys,
     )
 
 

@@ -7,91 +7,115 @@ and dashboards; :func:`metrics` reads them from there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from watersmeet.operators.base import Largest, StreamCounters
-from watersmeet.spark.counters import COUNTERS, LARGEST, NOTES, STEP
+from watersmeet.operators.equi.counters import EquiCounters, EquiStreamCounters
+from watersmeet.spark.counters import COUNTERS, FAMILY, LARGEST, NOTES, STEP
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _PREFIX = "watersmeet: "
+#: A number behind a name that several queries of a process have.
+_NUMBER = re.compile(r" \(\d+\)(?=$|, hop )")
 
 
-def observation_name(how: str, streams: Sequence[str]) -> str:
+def observation_name(name: str) -> str:
     """The name of a join's metrics in Spark's progress."""
-    return f"{_PREFIX}{how} join of {' and '.join(streams)}"
+    return f"{_PREFIX}{name}"
 
 
 @dataclass(frozen=True)
 class StepMetrics:
-    """One micro-batch of one join.
+    """One micro-batch of one join, of any family.
 
-    ``streams`` has, for each stream by name, ``rows`` in, how many were
-    ``late`` (dropped), ``shed`` (for a budget) or ``unmatchable`` (a null key or time),
-    how many ``expired``, and ``state_rows``, ``state_bytes`` and ``segments`` at the end,
-    of which ``indexed``. ``step_ms`` is the time spent in the operator, summed over the
-    shards. ``full_results`` estimates what the results would have been without shedding.
-    ``capped`` counts new rows whose results a budget's ``fanout`` cut short; ``largest`` is
-    the most results that one new row has made: its ``fanout``, ``stream`` and ``key``.
-    ``deferred`` counts the probes of stored segments that were put off, ``owed`` those that
-    are still to be done. ``notes`` say what the join decided and why, shard by shard.
+    ``join`` is the join's name. ``streams`` has, for each stream by name, ``rows`` in, how many
+    were ``late`` (dropped) or ``unmatchable`` (a null key or time), how many ``expired``, and
+    ``state_rows``, ``state_bytes`` and ``segments`` at the end. ``step_ms`` is the time spent in
+    the operator, summed over the shards. ``capped`` counts new rows whose results a budget's
+    ``fanout`` cut short; ``largest`` is the most results that one new row has made: its
+    ``fanout``, ``stream`` and ``key``. ``notes`` say what the join decided and why, shard by
+    shard.
     """
 
     batch: int
-    timestamp: str
+    timestamp: datetime
     join: str
     watermark: datetime | None
     results: int
-    full_results: int
-    capped: int
     probes: int
-    deferred: int
-    owed: int
+    capped: int
     cache_hits: int
     cache_misses: int
     step_ms: int
     steps: int
-    streams: dict[str, StreamCounters]
+    streams: dict[str, Any]
     notes: list[str]
     largest: Largest
 
     @property
     def rows(self) -> int:
         """Rows in, over all streams."""
-        return sum(stream.rows for stream in self.streams.values())
+        return self._sum("rows")
 
     @property
     def late(self) -> int:
         """Rows dropped because they were older than the watermark."""
-        return sum(stream.late for stream in self.streams.values())
+        return self._sum("late")
+
+    @property
+    def state_rows(self) -> int:
+        """Rows stored, over all streams."""
+        return self._sum("state_rows")
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes stored, over all streams."""
+        return self._sum("state_bytes")
+
+    def _sum(self, name: str) -> int:
+        return sum(getattr(stream, name) for stream in self.streams.values())
+
+
+@dataclass(frozen=True)
+class EquiMetrics(StepMetrics):
+    """One micro-batch of one equality join.
+
+    ``streams`` also tell how many rows were ``shed`` (for a budget), and the other numbers of
+    :class:`EquiStreamCounters`. ``full_results`` estimates what the results would have been
+    without shedding. ``deferred`` counts the probes of stored segments that were put off,
+    ``owed`` those that are still to be done.
+    """
+
+    full_results: int
+    deferred: int
+    owed: int
+    streams: dict[str, EquiStreamCounters]
 
     @property
     def shed(self) -> int:
         """Rows dropped to stay within a budget."""
-        return sum(stream.shed for stream in self.streams.values())
+        return self._sum("shed")
 
     @property
     def expected_share(self) -> float:
         """About which part of the full result this is: 1 unless something was shed."""
         return self.results / self.full_results if self.full_results else 1.0
 
-    @property
-    def state_rows(self) -> int:
-        """Rows stored, over all streams."""
-        return sum(stream.state_rows for stream in self.streams.values())
 
-    @property
-    def state_bytes(self) -> int:
-        """Bytes stored, over all streams."""
-        return sum(stream.state_bytes for stream in self.streams.values())
+#: For each family of joins, what its metrics and its streams' are read into.
+_FAMILIES: dict[str, tuple[type[StepMetrics], type[StreamCounters]]] = {
+    EquiCounters.family: (EquiMetrics, EquiStreamCounters),
+}
 
 
-def metrics(query: StreamingQuery) -> list[StepMetrics]:
-    """One record for each recent micro-batch of each join in the query, oldest first.
+def metrics(query: StreamingQuery) -> list[Any]:
+    """One record for each recent micro-batch of each join in the query, oldest first:
+    an :class:`EquiMetrics` for an equality join.
 
     Spark keeps the last 100 batches
     (``spark.sql.streaming.numRecentProgressUpdates``).
@@ -100,27 +124,28 @@ def metrics(query: StreamingQuery) -> list[StepMetrics]:
     for progress in query.recentProgress:
         for name, row in progress.observedMetrics.items():
             if name.startswith(_PREFIX):
-                join = name.removeprefix(_PREFIX)
+                join = _NUMBER.sub("", name.removeprefix(_PREFIX))
                 records.append(_record(progress, join, row.asDict(recursive=True)[STEP]))
     return records
 
 
-def _record(progress: object, join: str, observed: dict[str, Any]) -> StepMetrics:
+def _record(progress: Any, join: str, observed: dict[str, Any]) -> StepMetrics:
+    record, counters = _FAMILIES.get(observed[FAMILY], (StepMetrics, StreamCounters))
+    known = {field.name for field in fields(record)}
     streams: dict[str, dict[str, int]] = {}
     totals = {}
     for name, value in observed[COUNTERS].items():
         stream, dot, counter = name.rpartition(".")
         if dot:
             streams.setdefault(stream, {})[counter] = value
-        else:
+        elif name in known:
             totals[name] = value
-    watermark = progress.eventTime.get("watermark")  # type: ignore[attr-defined]
-    return StepMetrics(
-        batch=progress.batchId,  # type: ignore[attr-defined]
-        timestamp=progress.timestamp,  # type: ignore[attr-defined]
+    return record(
+        batch=progress.batchId,
+        timestamp=datetime.fromisoformat(progress.timestamp),
         join=join,
-        watermark=_parsed(watermark),
-        streams={name: StreamCounters(**values) for name, values in streams.items()},
+        watermark=_parsed(progress.eventTime.get("watermark")),
+        streams={name: counters(**values) for name, values in streams.items()},
         notes=list(observed[NOTES]),
         largest=Largest(**(observed[LARGEST] or {})),
         **totals,

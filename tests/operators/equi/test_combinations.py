@@ -8,21 +8,22 @@ from datetime import timedelta
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
-from tests.conformance.join import START, Batch, Join, at
+import watersmeet as wm
+from tests.conformance.join import START, Batch, Condition, Join, at
 from tests.conformance.strategies import INSTANT
 from tests.conformance.ways import LocalWay
 from tests.oracle import assert_same_rows, multiset
-from watersmeet.errors import OverBudget
-from watersmeet.operators.equi import output
+from watersmeet.errors import OverBudgetError
 from watersmeet.operators.equi.flow import Flow
 from watersmeet.operators.equi.order import probe_order
 from watersmeet.operators.equi.order.drivers import RUNS, driven
-from watersmeet.rows.predicate import Predicate
-from watersmeet.spec import DRIVERS, Budget
+from watersmeet.rows import output
+from watersmeet.spec.budget import Budget
+from watersmeet.spec.tuning import DRIVERS
 from watersmeet.testing import LocalJoin, LocalStream
 
 POLICIES = [driver for driver in DRIVERS if driver != "auto"]
@@ -124,11 +125,10 @@ def test_nothing_but_the_streams_own_rows_is_stored(streams: str) -> None:
 
 
 def test_a_condition_over_three_streams() -> None:
-    condition = Predicate(
-        "a.a_n + b.b_n = c.c_n",
-        ((0, "a_n"), (1, "b_n"), (2, "c_n")),
-        pl.col("0") + pl.col("1") == pl.col("2"),
-    )
+    def adds_up(a: pa.Table, b: pa.Table, c: pa.Table) -> pa.ChunkedArray:
+        return pc.equal(pc.add(a["a_n"], b["b_n"]), c["c_n"])
+
+    condition = Condition("a.a_n + b.b_n = c.c_n", wm.predicate(adds_up, "a", "b", "c"))
     join = Join(join_of("abc").streams, on="k", within=10 * SECOND, where=condition)
     batches = [{name: rows(name, np.zeros(9, int), 1.0) for name in "abc"}, *join.closing()]
     result = LocalWay().run(join, batches).result
@@ -245,7 +245,7 @@ class TestFanOut:
 
     def test_a_budget_makes_it_fail(self) -> None:
         budget = Budget(fanout=150, overflow="fail")
-        with pytest.raises(OverBudget, match="row of c with the key 7 makes more than 150"):
+        with pytest.raises(OverBudgetError, match="row of c with the key 7 makes more than 150"):
             self.hot(join_of("abc"), budget=budget)
 
     def test_two_streams_are_watched_too(self) -> None:
@@ -294,14 +294,14 @@ class TestSequence:
                     stream.schema,
                     stream.time,
                     stream.delay,
-                    rate=facts[name][0],
-                    keys=facts[name][1],
+                    rows_per_second=facts[name][0],
+                    distinct_keys=facts[name][1],
                 )
                 for name, stream in join_of("abc").streams.items()
             }
             return LocalJoin(streams, on="k", within="10 seconds")
 
-        first = plan(a=(10, 10), b=(10, 10), c=(10, 1e6)).join.layout.sequences
+        first = plan(a=(10, 10), b=(10, 10), c=(10, 1e6)).plan.policy.probe_orders
         assert first == ((2, 1), (2, 0), (0, 1))
 
     def test_only_a_clearly_cheaper_one_is_taken(self) -> None:

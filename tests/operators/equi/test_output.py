@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from tests.conformance.join import START
-from watersmeet.operators.equi import output
-from watersmeet.operators.equi.output import Output
+from watersmeet.rows import output
 from watersmeet.rows.columns import CODE, TIME
+from watersmeet.rows.output import Output
 from watersmeet.testing import LocalJoin, LocalStream
 
 INSTANT = pa.timestamp("us", "UTC")
@@ -24,7 +24,7 @@ def an_output(how: str, key: pa.DataType, *, other_key: pa.DataType | None = Non
         "a": LocalStream(a, time="t", delay=timedelta(0)),
         "b": LocalStream(b, time="t", delay=timedelta(0)),
     }
-    return Output(LocalJoin(streams, on="k", within=timedelta(1), how=how).join.layout)
+    return LocalJoin(streams, on="k", within=timedelta(1), how=how).join.layout.output
 
 
 def instants(*seconds: int) -> pa.Array:

@@ -30,14 +30,14 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.operators.base import Counters
+from watersmeet.operators.equi.counters import EquiCounters
 from watersmeet.operators.equi.keys import same_keys
-from watersmeet.operators.equi.layout import JoinLayout
+from watersmeet.operators.equi.layout import EquiLayout
 from watersmeet.operators.equi.limits.fan_out import FanOut
 from watersmeet.operators.equi.order import probe_order
-from watersmeet.operators.equi.output import Output, Side, piece_rows
 from watersmeet.operators.equi.state import EquiState
 from watersmeet.rows.columns import Ints
+from watersmeet.rows.output import Output, Side, piece_rows
 from watersmeet.state.index import Index, sort_order
 from watersmeet.state.manifest import Entry
 from watersmeet.state.probe import Searchers, bisect, find, spread
@@ -103,7 +103,7 @@ class Combining:
     """Makes the combinations of a join of three and more streams; lives for a step."""
 
     def __init__(
-        self, layout: JoinLayout, output: Output, state: EquiState, counters: Counters
+        self, layout: EquiLayout, output: Output, state: EquiState, counters: EquiCounters
     ) -> None:
         self._layout = layout
         self._output = output
@@ -175,7 +175,7 @@ class Combining:
             names = [stream.name for stream in self._layout.inputs]
             notes = probe_order.reconsider(driver, flow, names, through=self._through)
             self._counters.notes += notes
-        return flow.sequence or self._layout.sequences[driver]
+        return flow.sequence or self._layout.policy.probe_orders[driver]
 
     def _meeting(self, driver: int, lookers: Index) -> list[float]:
         """The share of new rows that meet something of each stream, from a sample of them."""

@@ -6,13 +6,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from watersmeet.operators.equi.layout import JoinLayout, from_code
-from watersmeet.operators.equi.output import Positions
+from watersmeet.operators.equi.layout import EquiLayout
+from watersmeet.rows.codes import from_code
 from watersmeet.rows.columns import CODE, Bools
+from watersmeet.rows.output import Positions
 
 
 def same_keys(
-    layout: JoinLayout,
+    layout: EquiLayout,
     ours: pa.RecordBatch,
     others: pa.RecordBatch,
     mine: Positions,
@@ -26,13 +27,13 @@ def same_keys(
     return equal
 
 
-def key_at(layout: JoinLayout, stream: int, rows: pa.RecordBatch, position: int) -> object:
+def key_at(layout: EquiLayout, stream: int, rows: pa.RecordBatch, position: int) -> object:
     """The key of one row, for a person to read."""
     row, given = rows.slice(position, 1), layout.inputs[stream]
     if not layout.exact:
         values = tuple(row.column(name)[0].as_py() for name in layout.key_columns)
         return values[0] if len(values) == 1 else values
-    column = next(name for name, stored in given.stored.items() if stored == CODE)
+    column = next(name for name, stored in given.rows.stored.items() if stored == CODE)
     return from_code(row.column(CODE), given.types[column])[0].as_py()
 
 

@@ -8,14 +8,14 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.operators.base import Counters
+from watersmeet.operators.equi.counters import EquiCounters
 from watersmeet.operators.equi.keys import same_keys
-from watersmeet.operators.equi.layout import JoinLayout
+from watersmeet.operators.equi.layout import EquiLayout
 from watersmeet.operators.equi.limits.fan_out import FanOut
-from watersmeet.operators.equi.output import Output, Positions, piece_rows
 from watersmeet.operators.equi.promises.purging import Purging
 from watersmeet.operators.equi.state import EquiState
 from watersmeet.rows.columns import Bools
+from watersmeet.rows.output import Output, Positions, piece_rows
 from watersmeet.state.manifest import Entry
 from watersmeet.state.probe import probe
 from watersmeet.state.segment import Segment
@@ -26,11 +26,11 @@ class Pairing:
 
     def __init__(
         self,
-        layout: JoinLayout,
+        layout: EquiLayout,
         output: Output,
         state: EquiState,
         purging: Purging,
-        counters: Counters,
+        counters: EquiCounters,
     ) -> None:
         self._layout = layout
         self._output = output

@@ -46,21 +46,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from watersmeet.operators.base import END_OF_TIME, Counters
+from watersmeet.operators.base import END_OF_TIME, count_windows
 from watersmeet.operators.equi.combinations import Combining
-from watersmeet.operators.equi.layout import JoinLayout
+from watersmeet.operators.equi.counters import EquiCounters
+from watersmeet.operators.equi.layout import EquiLayout
 from watersmeet.operators.equi.limits import shedding
 from watersmeet.operators.equi.limits.debts import Overflow
 from watersmeet.operators.equi.limits.load import Pacing
 from watersmeet.operators.equi.order.drivers import driven
 from watersmeet.operators.equi.order.runs import STREAM_ORDERS, by_value, only_one, runs
-from watersmeet.operators.equi.output import Output
 from watersmeet.operators.equi.pairs import Pairing
 from watersmeet.operators.equi.promises.closing import split
 from watersmeet.operators.equi.promises.purging import Purging
 from watersmeet.operators.equi.state import EquiState
 from watersmeet.rows.columns import CODE, TIME, codes_of, times_of
+from watersmeet.rows.shard import Shard
+from watersmeet.state.cache import SegmentCache
 from watersmeet.state.segment import Segment
+from watersmeet.state.store import Store
 from watersmeet.state.window import Window
 
 
@@ -69,7 +72,7 @@ class Step:
     """What the parts of one step share."""
 
     state: EquiState
-    counters: Counters
+    counters: EquiCounters
     purging: Purging
     pairing: Pairing
     overflow: Overflow
@@ -78,23 +81,54 @@ class Step:
 class EquiJoin:
     """The operator. It holds no state of its own: see :class:`EquiState`."""
 
-    def __init__(self, layout: JoinLayout) -> None:
+    def __init__(self, layout: EquiLayout) -> None:
         self.layout = layout
         #: Does an unmatched row of stream i appear in the result?
         self._preserved = layout.preserved
-        self._output = Output(layout)
+        self._output = layout.output
 
     @property
-    def lengths(self) -> list[int | None]:
-        """For how long rows of each stream are kept."""
-        return [stream.kept for stream in self.layout.inputs]
+    def inputs(self) -> list[str]:
+        return [stream.name for stream in self.layout.inputs]
+
+    @property
+    def output(self) -> pa.Schema:
+        return self.layout.output.schema
+
+    @property
+    def chunk_bytes(self) -> int | None:
+        return self.layout.piece
+
+    def counters(self) -> EquiCounters:
+        return EquiCounters.zero(len(self.layout.inputs))
+
+    def open(self, store: Store, shard: Shard, cache: SegmentCache) -> EquiState:
+        return EquiState(
+            store,
+            cache,
+            shard=shard,
+            fingerprint=self.layout.fingerprint,
+            lengths=self.layout.kept,
+            delay=self.layout.delay,
+            memory=self.layout.policy.memory,
+        )
+
+    def finish(self, state: EquiState, counters: EquiCounters) -> Iterator[pa.RecordBatch]:
+        """Time ends: emit what is unmatched."""
+        return self.advance(END_OF_TIME, state, counters)
+
+    def report(self, state: EquiState, counters: EquiCounters) -> None:
+        count_windows(state, counters)
+        for stream, window in zip(counters.streams, state.windows, strict=True):
+            stream.indexed = sum(entry.indexed for entry in window.entries)
+        counters.owed = len(state.debts)
 
     def step(
         self,
         chunks: Iterable[Sequence[pa.RecordBatch | None]],
         watermark: int | None,
         state: EquiState,
-        counters: Counters,
+        counters: EquiCounters,
     ) -> Iterator[pa.RecordBatch]:
         """Results of one micro-batch, in pieces.
 
@@ -145,7 +179,7 @@ class EquiJoin:
         self, rows: Sequence[pa.RecordBatch | None], state: EquiState
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """New rows of all streams in the order in which they are taken."""
-        schedule = self.layout.schedule
+        schedule = self.layout.policy.schedule
         if schedule.streams in STREAM_ORDERS:
             unique = [stream.unique for stream in self.layout.inputs]
             return runs(rows, unique, schedule)
@@ -157,13 +191,13 @@ class EquiJoin:
     @property
     def _by_value(self) -> bool:
         closes = any(stream.closes for stream in self.layout.inputs)
-        return closes and self.layout.schedule.rows == "value"
+        return closes and self.layout.policy.schedule.rows == "value"
 
     def advance(
         self,
         watermark: int,
         state: EquiState,
-        counters: Counters,
+        counters: EquiCounters,
         pacing: Pacing | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Let go of what the watermark proves useless; give out what it proves unmatched."""
@@ -185,7 +219,7 @@ class EquiJoin:
     def _due(self, stream: int, window: Window, until: int, pacing: Pacing | None) -> bool:
         """Shall expired rows leave now? With lazy invalidation, when they have been in the
         way of a probe, or are more than what they are among."""
-        if self.layout.invalidation == "active" or self._preserved[stream] or pacing is None:
+        if self.layout.policy.invalidation == "active" or self._preserved[stream] or pacing is None:
             return True
         over = sum(entry.rows for entry in window.entries if entry.max_time <= until)
         return pacing.probed(stream) or 2 * over > window.rows
@@ -204,7 +238,7 @@ class EquiJoin:
         state: EquiState,
         since: int | None,
         until: int,
-        counters: Counters,
+        counters: EquiCounters,
     ) -> Iterator[pa.RecordBatch]:
         """What the unmarked rows with a time in (since, until] add to the result."""
         window = state.windows[stream]
@@ -223,7 +257,7 @@ class EquiJoin:
                 yield from combining.incomplete(segment.rows.filter(pa.array(due)))
 
     def _in_time(
-        self, stream: int, rows: pa.RecordBatch, watermark: int | None, counters: Counters
+        self, stream: int, rows: pa.RecordBatch, watermark: int | None, counters: EquiCounters
     ) -> pa.RecordBatch:
         """The rows that are not late; a null time is neither early nor late."""
         count = counters.streams[stream]
@@ -252,9 +286,9 @@ class EquiJoin:
             combining = Combining(self.layout, self._output, step.state, step.counters)
             yield from combining.results(stream, fresh)
             step.state.windows[stream].add(fresh)
-        if self.layout.budget is not None:
+        if self.layout.policy.budget is not None:
             names = [layout.name for layout in self.layout.inputs]
-            shedding.fit(self.layout.budget, step.state, names)
+            shedding.fit(self.layout.policy.budget, step.state, names)
 
     def _pair(self, stream: int, fresh: Segment, step: Step) -> Iterator[pa.RecordBatch]:
         """New rows of one of two streams meet what is stored of the other, then are stored."""
@@ -280,7 +314,7 @@ class EquiJoin:
         """Rows that can match, and rows that cannot: with a null key, or, where there
         is a window, with a null time."""
         needed = [CODE]
-        if TIME in rows.schema.names and any(length is not None for length in self.lengths):
+        if TIME in rows.schema.names and any(length is not None for length in self.layout.kept):
             needed.append(TIME)
         if not any(rows.column(name).null_count for name in needed):
             return rows, rows.slice(0, 0)
@@ -290,7 +324,7 @@ class EquiJoin:
         return rows.filter(valid), rows.filter(pc.invert(valid))
 
 
-def counted(results: Iterator[pa.RecordBatch], counters: Counters) -> Iterator[pa.RecordBatch]:
+def counted(results: Iterator[pa.RecordBatch], counters: EquiCounters) -> Iterator[pa.RecordBatch]:
     """The same results, counted as they pass."""
     for batch in results:
         counters.results += len(batch)

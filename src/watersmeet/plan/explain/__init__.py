@@ -1,1 +1,31 @@
-"""What a planned join does, as a tree to read."""
+"""What a planned join does, as a tree to read: what all families share."""
+
+from __future__ import annotations
+
+from watersmeet.plan.equi import EquiPlan
+from watersmeet.plan.explain import equi
+from watersmeet.plan.explain.tree import Node
+from watersmeet.spec.join import JoinSpec
+
+
+def explain(plan: EquiPlan) -> str:
+    """The plan as text: what matches, what is stored, what removes it, what comes out when."""
+    spec = plan.spec
+    names = " and ".join(stream.name for stream in spec.streams)
+    inputs = "streaming" if spec.streaming else "batch: one run, no watermark"
+    title = f"{spec.how} join of {names}"
+    called = "" if spec.name == title else f"{spec.name}: "
+    tree = Node(f"{called}{title} ({inputs})", equi.branches(plan))
+    return "\n".join(_warning(spec) + tree.drawn())
+
+
+def _warning(spec: JoinSpec) -> list[str]:
+    if not spec.unbounded:
+        return []
+    first, *others = (stream.name for stream in spec.streams)
+    every = " and of ".join(others)
+    if spec.how == "semi":
+        grows = f"every row of {first} that has not matched, and every row of {every},"
+    else:
+        grows = f"every row of {first} and of {every}"
+    return [f"WARNING: unbounded state: {grows} is kept for ever; nothing removes it."]

@@ -22,16 +22,18 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
-from watersmeet.rows.predicate import Predicate
+from watersmeet.rows.predicate import SqlPredicate
 from watersmeet.spark.sql.analysis import analyzed, fail
 from watersmeet.spark.sql.translation import Translation
 
 
-def translate(spark: SparkSession, sql: str, streams: Sequence[tuple[str, DataFrame]]) -> Predicate:
+def translate(
+    spark: SparkSession, sql: str, streams: Sequence[tuple[str, DataFrame]]
+) -> SqlPredicate:
     """The predicate of a condition over the streams, given as (name, DataFrame)."""
     condition = analyzed(spark, sql, streams)
     translation = Translation(condition)
     expression = translation(condition.root)
     if not translation.inputs:
         fail(sql, "the condition mentions no column", "Compare columns, as in 'a.x < b.y'.")
-    return Predicate(sql, tuple(translation.inputs), expression)
+    return SqlPredicate(sql, tuple(translation.inputs), expression)

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from tests.conformance.join import START
 from tests.conformance.strategies import INSTANT
-from watersmeet.spec import Budget
+from watersmeet.spec.budget import Budget
 from watersmeet.testing import LocalJoin, LocalStream
 
 SCHEMA = pa.schema([("k", pa.int64()), ("t", INSTANT), ("text", pa.string())])
@@ -88,7 +88,7 @@ def main() -> None:
         if second == 2:  # everything is loaded, and has run
             before = memory("VmRSS")
         results += join.batch(**batch).num_rows
-    state = join._state(0)
+    state = join.run.state(0)
     print(
         json.dumps(
             {

@@ -22,7 +22,8 @@ from tests.operators.equi.promises import test_metadata as promises
 from tests.oracle import Stream, sql_join
 from tests.oracle.compare import assert_same_rows
 from watersmeet.operators.equi.limits import debts as debts_module
-from watersmeet.spec import JOIN_TYPES, Budget
+from watersmeet.spec.budget import Budget
+from watersmeet.spec.join import JOIN_TYPES
 from watersmeet.state import compaction
 from watersmeet.state.manifest import Manifest
 from watersmeet.state.window import Window

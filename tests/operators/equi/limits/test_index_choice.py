@@ -15,6 +15,7 @@ from tests.conformance.join import START
 from tests.conformance.strategies import INSTANT
 from watersmeet.cost import calibration
 from watersmeet.cost.engine import Weights
+from watersmeet.spec.tuning import Tuning
 from watersmeet.testing import LocalJoin, LocalStream
 
 SCHEMA = pa.schema([("k", pa.int64()), ("t", INSTANT)])
@@ -45,7 +46,7 @@ def joined(tmp_path: Path, **options: object) -> LocalJoin:
 
 
 def held(join: LocalJoin) -> list[bool]:
-    return [flow.indexed for flow in join._state(0).flows]
+    return [flow.indexed for flow in join.run.state(0).flows]
 
 
 def test_a_change_of_rate_makes_a_window_change_and_the_note_says_why(tmp_path: Path) -> None:
@@ -73,18 +74,21 @@ def test_a_change_of_rate_makes_a_window_change_and_the_note_says_why(tmp_path: 
 
 
 def test_a_fixed_choice_is_kept_and_says_nothing(tmp_path: Path) -> None:
-    join = joined(tmp_path, index={"slow": "never", "fast": "always"})
+    join = joined(tmp_path, tuning=Tuning(index={"slow": "never", "fast": "always"}))
     for second in range(12):
         join.batch(slow=rows(1, second), fast=rows(2_000, second))
         assert join.counters.notes == []
     assert held(join) == [False, True]
-    state = join._state(0)
+    state = join.run.state(0)
     assert not any(entry.indexed for entry in state.windows[0].entries)
     assert all(entry.indexed for entry in state.windows[1].entries)
 
 
 def test_lazy_invalidation_waits_for_a_probe_but_not_for_ever(tmp_path: Path) -> None:
-    lazy, active = joined(tmp_path / "l", invalidation="lazy"), joined(tmp_path / "a")
+    lazy, active = (
+        joined(tmp_path / "l", tuning=Tuning(invalidation="lazy")),
+        joined(tmp_path / "a"),
+    )
     for join in (lazy, active):
         join.batch(slow=rows(1, 0), fast=rows(100, 0))
         for second in range(1, 90):

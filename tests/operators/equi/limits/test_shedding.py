@@ -21,10 +21,10 @@ from tests.conformance.join import START, Join
 from tests.conformance.strategies import INSTANT, Run, examples, limited, runs
 from tests.conformance.ways import LocalWay
 from tests.oracle.compare import multiset
-from watersmeet.errors import OverBudget
+from watersmeet.errors import OverBudgetError
 from watersmeet.operators.equi.limits.shedding import sample
 from watersmeet.rows.columns import CODE
-from watersmeet.spec import Budget
+from watersmeet.spec.budget import Budget
 from watersmeet.testing import LocalJoin, LocalStream
 
 SCHEMA = pa.schema([("k", pa.int64()), ("t", INSTANT), ("n", pa.int64())])
@@ -159,9 +159,9 @@ class TestTooLittleMemory:
         within = timedelta(seconds=60)
         full, _, whole = run(None, tmp_path, a=20, b=400, seconds=60, within=within)
         results, counters, join = run(self.BUDGET, tmp_path, a=20, b=400, seconds=60, within=within)
-        held = [window.memory for window in join._state(0).windows]
-        assert sum(held) <= 100_000 < sum(window.memory for window in whole._state(0).windows)
-        slow, fast = join._state(0).windows
+        held = [window.memory for window in join.run.state(0).windows]
+        assert sum(held) <= 100_000 < sum(window.memory for window in whole.run.state(0).windows)
+        slow, fast = join.run.state(0).windows
         assert slow.rows == 60 * 20, "the slower stream is kept whole"
         assert 0 < fast.rows < 60 * 400 / 2
         assert not all_rows(results) - all_rows(full)
@@ -177,18 +177,18 @@ class TestTooLittleMemory:
         results, counters, join = run(
             budget, tmp_path, a=200, b=300, seconds=40, within=timedelta(seconds=30)
         )
-        assert sum(window.memory for window in join._state(0).windows) <= 100_000
+        assert sum(window.memory for window in join.run.state(0).windows) <= 100_000
         kept = [sum(s.rows - s.shed for s in c.streams) for c in counters[10:]]
         assert np.mean(kept) == pytest.approx(100, rel=0.2)
         assert not all_rows(results) - all_rows(full)
 
     def test_a_batch_larger_than_the_memory_is_no_trouble(self, tmp_path: Path) -> None:
         _, _, join = run(self.BUDGET, tmp_path, a=20_000, b=10, seconds=2, within=WITHIN)
-        assert sum(window.memory for window in join._state(0).windows) <= 100_000
+        assert sum(window.memory for window in join.run.state(0).windows) <= 100_000
 
     def test_fail_stops_before_the_budget_is_passed(self, tmp_path: Path) -> None:
         budget = replace(self.BUDGET, overflow="fail")
-        with pytest.raises(OverBudget) as raised:
+        with pytest.raises(OverBudgetError) as raised:
             run(budget, tmp_path, a=20, b=400, seconds=60, within=timedelta(seconds=60))
         message = str(raised.value)
         assert "the budget leaves it 100 kB" in message

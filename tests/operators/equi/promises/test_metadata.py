@@ -20,8 +20,9 @@ from tests.conformance.ways import Disturbance, LocalWay
 from tests.oracle import Stream, sql_join
 from tests.oracle.compare import multiset
 from watersmeet.errors import ViolationError
-from watersmeet.operators.equi.order.runs import Schedule
-from watersmeet.spec import Punctuation
+from watersmeet.spec.policy import Schedule
+from watersmeet.spec.stream import Punctuation
+from watersmeet.spec.tuning import Tuning
 from watersmeet.testing import LocalJoin, LocalStream
 
 NEWS = pa.schema([("sno", pa.int64()), ("title", pa.string())])
@@ -325,7 +326,7 @@ class TestPurging:
         assert most == {"memory": 0, "throughput": 99}
 
     def test_it_purges_after_as_many_punctuations_as_asked_for(self, tmp_path: Path) -> None:
-        join = joined(tmp_path, goal="throughput", purge_after=2)
+        join = joined(tmp_path, goal="throughput", tuning=Tuning(purge_after=2))
         join.batch(news=news(1, 2, 3))
         join.batch(access=access(9, ("end", 1)))
         assert join.state_rows() == [3, 1]
@@ -510,7 +511,7 @@ def histories(draw: st.DrawFn) -> History:
         "goal": draw(st.sampled_from(["memory", "throughput", "early"])),
         "schedule": draw(st.sampled_from(SCHEDULES)),
         "shards": draw(st.integers(1, 3)),
-        "index": draw(st.sampled_from(["always", "never"])),
+        "tuning": Tuning(index=draw(st.sampled_from(["always", "never"]))),
     }
     number = st.integers(1, len(batches))
     before = draw(st.dictionaries(number, st.sampled_from(Disturbance), max_size=3))

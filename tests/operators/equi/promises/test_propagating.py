@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 from tests.conformance.join import table
 from tests.conformance.strategies import examples
-from watersmeet.spec import Punctuation
+from watersmeet.spec.stream import Punctuation
+from watersmeet.spec.tuning import Tuning
 from watersmeet.state.manifest import Manifest
 from watersmeet.testing import LocalJoin, LocalStream
 
@@ -64,9 +65,11 @@ def histories(draw: st.DrawFn) -> History:
     goal = draw(st.sampled_from(["memory", "throughput", "early"]))
     options = {
         "goal": goal,
-        "purge_after": draw(st.sampled_from([2, 5])) if goal == "throughput" else None,
         "shards": draw(st.integers(1, 3)),
-        "index": draw(st.sampled_from(["always", "never"])),
+        "tuning": Tuning(
+            purge_after=draw(st.sampled_from([2, 5])) if goal == "throughput" else None,
+            index=draw(st.sampled_from(["always", "never"])),
+        ),
     }
     how = draw(st.sampled_from(["inner", "left", "full"]))
     restarts = draw(st.sets(st.integers(1, 6), max_size=2))

@@ -26,7 +26,7 @@ from tests.oracle import Stream, sql_join
 from tests.oracle.compare import multiset
 from watersmeet.errors import ViolationError
 from watersmeet.rows.shard import Shard
-from watersmeet.spec import Punctuation
+from watersmeet.spec.stream import Punctuation
 from watersmeet.testing import LocalJoin, LocalStream
 
 _COLUMNS = {"k": pa.int64(), "n": pa.int64(), "end": pa.bool_()}

@@ -37,8 +37,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.operators.base import Counters
-from watersmeet.operators.equi.layout import JoinLayout
+from watersmeet.operators.equi.counters import EquiCounters
+from watersmeet.operators.equi.layout import EquiLayout
 from watersmeet.operators.equi.pairs import Pairing
 from watersmeet.operators.equi.promises.purging import Purging
 from watersmeet.operators.equi.state import Debt, EquiState
@@ -55,11 +55,11 @@ class Overflow:
 
     def __init__(
         self,
-        layout: JoinLayout,
+        layout: EquiLayout,
         state: EquiState,
         purging: Purging,
         pairing: Pairing,
-        counters: Counters,
+        counters: EquiCounters,
     ) -> None:
         self._layout = layout
         self._state = state
@@ -69,7 +69,7 @@ class Overflow:
 
     def split(self, entries: Sequence[Entry]) -> tuple[Sequence[Entry], Sequence[Entry]]:
         """Of stored segments that new rows may match, those to probe now and those to owe."""
-        if not self._layout.in_stages:
+        if not self._layout.policy.in_stages:
             return entries, ()
         resident = self._resident()
         far = [e for e in entries if e.id not in resident and e.gone < e.rows]
@@ -94,7 +94,7 @@ class Overflow:
         """Work off what the end of the step asks for: everything in a pause, or if no timer
         would come back for it; else what the watermark asks for."""
         debts = self._state.debts
-        if paused or not (self._layout.in_stages and self._layout.timers):
+        if paused or not (self._layout.policy.in_stages and self._layout.timers):
             due = list(debts)
         elif watermark is not None:
             entries = self._entries()
@@ -106,7 +106,7 @@ class Overflow:
 
     def _resident(self) -> set[str]:
         """The newest segments of both windows that fit into memory together."""
-        limit = resident_of(self._layout.memory)
+        limit = resident_of(self._layout.policy.memory)
         assert limit is not None, "a join in stages has a budget of memory"
         aged = [
             (entry.max_time, age, entry)

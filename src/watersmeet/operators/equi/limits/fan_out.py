@@ -5,25 +5,28 @@ from __future__ import annotations
 
 import numpy as np
 
-from watersmeet.errors import OverBudget
-from watersmeet.operators.base import Counters, Largest
+from watersmeet.errors import OverBudgetError
+from watersmeet.operators.base import Largest
+from watersmeet.operators.equi.counters import EquiCounters
 from watersmeet.operators.equi.keys import key_at
-from watersmeet.operators.equi.layout import JoinLayout
-from watersmeet.operators.equi.output import Positions, Side
+from watersmeet.operators.equi.layout import EquiLayout
 from watersmeet.rows.columns import Bools, Ints
+from watersmeet.rows.output import Positions, Side
 from watersmeet.state.segment import Segment
 
 
 class FanOut:
     """The results that new rows of one stream have made so far."""
 
-    def __init__(self, layout: JoinLayout, stream: int, fresh: Segment, counters: Counters) -> None:
+    def __init__(
+        self, layout: EquiLayout, stream: int, fresh: Segment, counters: EquiCounters
+    ) -> None:
         self._layout = layout
         self._stream = stream
         self._fresh = fresh
         self._counters = counters
-        self._limit = None if layout.budget is None else layout.budget.fanout
-        self._fails = layout.budget is not None and layout.budget.overflow == "fail"
+        self._limit = None if layout.policy.budget is None else layout.policy.budget.fanout
+        self._fails = layout.policy.budget is not None and layout.policy.budget.overflow == "fail"
         self._made: Ints = np.zeros(len(fresh), dtype=np.int64)
         self._cut: Bools = np.zeros(len(fresh) if self._limit else 0, dtype=np.bool_)
 
@@ -77,7 +80,7 @@ class FanOut:
             self._cut[rows] = True
             return
         key = key_at(self._layout, self._stream, self._fresh.rows, int(rows[0]))
-        raise OverBudget(
+        raise OverBudgetError(
             f"a row of {self._layout.inputs[self._stream].name} with the key {key!r} makes more "
             f"than {self._limit:,} results, and the budget's fanout allows no more. Look into "
             "what that key is; give a larger fanout, or overflow='shed' to leave the rest out."

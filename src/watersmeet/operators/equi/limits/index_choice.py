@@ -21,26 +21,6 @@ CLEARLY = 0.8
 PATIENCE = 3
 
 
-def expected(
-    rates: Sequence[float | None],
-    keys: Sequence[float | None],
-    seconds: Sequence[float | None],
-) -> list[Direction | None]:
-    """What to expect of each window before anything has come: from the rates that were
-    declared, for micro-batches of a second; None where nothing can be said."""
-    directions: list[Direction | None] = []
-    for position, (rate, known, time) in enumerate(zip(rates, keys, seconds, strict=True)):
-        others = [other for i, other in enumerate(rates) if i != position]
-        if rate is None or time is None or None in others:
-            directions.append(None)
-            continue
-        probes = float(sum(other or 0.0 for other in others))
-        stored = rate * time
-        keys_there = known or stored or 1.0
-        directions.append(Direction(probes, min(1.0, probes), rate, stored, keys_there))
-    return directions
-
-
 def direction(own: Flow, others: Sequence[Flow], stored: float) -> Direction:
     """The others' new rows probe the stream's own window."""
     return Direction(
@@ -68,14 +48,6 @@ def reconsider(
             way = "with an index" if flow.indexed else "plain"
             notes.append(
                 f"{name} is held {way} from now on: {other / 1e6:.2f} ms a micro-batch instead of "
-                f"{present / 1e6:.2f} ms, for {described(d)}"
+                f"{present / 1e6:.2f} ms, for {d}"
             )
     return notes
-
-
-def described(d: Direction) -> str:
-    """What a decision was based on."""
-    return (
-        f"{d.rows:,.0f} new rows and {d.probes:,.0f} probes a micro-batch, "
-        f"{d.stored:,.0f} stored rows, about {d.keys:,.0f} keys"
-    )

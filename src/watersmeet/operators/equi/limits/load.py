@@ -15,13 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.cost import calibration
-from watersmeet.cost.engine import keeping_indexed, keeping_plain
-from watersmeet.operators.base import Counters
-from watersmeet.operators.equi.layout import JoinLayout
+from watersmeet.operators.equi.counters import EquiCounters
+from watersmeet.operators.equi.layout import EquiLayout
 from watersmeet.operators.equi.limits import index_choice, shedding
 from watersmeet.operators.equi.state import EquiState
 from watersmeet.rows.columns import TIME
-from watersmeet.state.cache import default_folder
 
 #: How much the newest step weighs in the average of what a step serves.
 _WEIGHT = 0.3
@@ -48,7 +46,7 @@ class Arrivals:
 class Pacing:
     """What a step knows of its streams' pace."""
 
-    def __init__(self, layout: JoinLayout, state: EquiState, counters: Counters) -> None:
+    def __init__(self, layout: EquiLayout, state: EquiState, counters: EquiCounters) -> None:
         self._layout = layout
         self._state = state
         self._counters = counters
@@ -56,7 +54,7 @@ class Pacing:
         self._results = counters.results
         self._arrivals = [Arrivals() for _ in layout.inputs]
         self._hold()
-        self._shares = shedding.kept_shares(layout.budget, state, self._row_width)
+        self._shares = shedding.kept_shares(layout.policy.budget, state, self._row_width)
 
     @property
     def paused(self) -> bool:
@@ -78,9 +76,9 @@ class Pacing:
         """Take the step into the averages, and decide by them about the next ones."""
         if not self.paused:
             self._average()
-            if "auto" in self._layout.index:
+            if any(index.adaptive for index in self._layout.policy.index):
                 names = [stream.name for stream in self._layout.inputs]
-                weights = calibration.weights(default_folder())
+                weights = calibration.weights(self._state.cache.folder)
                 flows, windows = self._state.flows, self._state.windows
                 self._counters.notes += index_choice.reconsider(names, flows, windows, weights)
         lengths = [stream.window for stream in self._layout.inputs]
@@ -100,22 +98,17 @@ class Pacing:
     def _hold(self) -> None:
         """Hold the windows as the plan says, where it says so; at first, as the declared
         rates say."""
-        for index, expected, flow, window in zip(
-            self._layout.index,
-            self._layout.expected,
+        for index, flow, window in zip(
+            self._layout.policy.index,
             self._state.flows,
             self._state.windows,
             strict=True,
         ):
-            if index != "auto":
-                flow.indexed = index == "always"
-            elif expected is not None and flow.steps == 0:
-                weights = calibration.weights(default_folder())
-                plain = keeping_plain(expected, weights)
-                flow.indexed = keeping_indexed(expected, weights) <= plain
+            if not index.adaptive or flow.steps == 0:
+                flow.indexed = index.indexed
             window.indexed = flow.indexed
 
     @property
     def _row_width(self) -> float:
         """About what a row takes in memory: eight bytes a column and some for the index."""
-        return 8.0 * len(self._layout.output) / len(self._layout.inputs) + 36.0
+        return 8.0 * len(self._layout.output.schema) / len(self._layout.inputs) + 36.0

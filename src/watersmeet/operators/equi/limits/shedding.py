@@ -12,33 +12,20 @@ micro-batches before: so a micro-batch that is run again sheds the same rows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from watersmeet import sizes
 from watersmeet.cost.window import rates_within, shares, windows_within
-from watersmeet.errors import OverBudget
+from watersmeet.errors import OverBudgetError
 from watersmeet.operators.equi.flow import Flow
 from watersmeet.operators.equi.state import EquiState
 from watersmeet.rows.columns import codes_or_zero, times_of
+from watersmeet.spec.policy import ShardBudget
 from watersmeet.state.window import Window
 
 _SECOND = 1e6
-
-
-@dataclass(frozen=True)
-class ShardBudget:
-    """One shard's part of a budget: bytes of ``memory``, ``rate`` in rows a second, or
-    its ``speed``: the part of a core's time that it has, if the rate is to be measured;
-    ``fanout``, the results that one new row may make."""
-
-    overflow: str
-    memory: int | None = None
-    rate: float | None = None
-    speed: float | None = None
-    fanout: int | None = None
 
 
 def kept_shares(budget: ShardBudget | None, state: EquiState, width: float) -> list[float]:
@@ -98,7 +85,7 @@ def fit(budget: ShardBudget, state: EquiState, names: Sequence[str]) -> None:
             f"{window.rows:,} rows of {name} in {sizes.format(window.memory)}"
             for name, window in zip(names, state.windows, strict=True)
         )
-        raise OverBudget(
+        raise OverBudgetError(
             f"the state of a shard would take {sizes.format(total)}, and the budget leaves it "
             f"{sizes.format(memory)} (the query's memory divided by the shards). It holds {held}. "
             "Give more memory, shorter windows, or overflow='spill' or 'shed'."

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from watersmeet.cost.multiway import most_selective_first, probes
 from watersmeet.operators.equi.flow import Flow
 
 #: A stream's rows are sampled in its first micro-batch and every so many after that;
@@ -25,36 +26,6 @@ def is_due(flow: Flow) -> bool:
     return flow.sampled is None or (flow.steps % EVERY == 0 and flow.sampled != flow.steps)
 
 
-def cost(sequence: Sequence[int], meeting: Sequence[float]) -> float:
-    """Windows that a new row looks into, on average.
-
-    >>> cost([1, 2], meeting=[1.0, 0.5, 0.1])
-    1.5
-    >>> cost([2, 1], meeting=[1.0, 0.5, 0.1])
-    1.1
-    """
-    looks, left = 0.0, 1.0
-    for stream in sequence:
-        looks += left
-        left *= meeting[stream]
-    return looks
-
-
-def most_selective_first(
-    driver: int, meeting: Sequence[float], *, through: int | None = None
-) -> list[int]:
-    """The other streams, the one that fewest rows meet first; a join through one stream
-    begins with that.
-
-    >>> most_selective_first(0, [1.0, 0.5, 0.1, 0.5])
-    [2, 1, 3]
-    >>> most_selective_first(3, [0.9, 0.5, 0.1, 1.0], through=0)
-    [0, 2, 1]
-    """
-    others = [stream for stream in range(len(meeting)) if stream != driver]
-    return sorted(others, key=lambda stream: (stream != through, meeting[stream]))
-
-
 def reconsider(
     driver: int, flow: Flow, names: Sequence[str], *, through: int | None = None
 ) -> list[str]:
@@ -62,7 +33,7 @@ def reconsider(
     best = most_selective_first(driver, flow.meeting, through=through)
     if best == flow.sequence:
         return []
-    if flow.sequence and cost(best, flow.meeting) > CLEARLY * cost(flow.sequence, flow.meeting):
+    if flow.sequence and probes(best, flow.meeting) > CLEARLY * probes(flow.sequence, flow.meeting):
         return []
     flow.sequence = best
     looks = ", then ".join(f"{names[i]} (met by {flow.meeting[i]:.1%})" for i in best)

@@ -16,25 +16,17 @@ punctuations leave, and what they close is purged, before the rest comes in.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.spec.policy import Schedule
+
 STREAM_ORDERS = ("priority", "random")
 ROW_ORDERS = ("sequential", "value")
 #: A random schedule takes runs of so many rows, unless a quota is given.
 _RUN = 1024
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """How streams and their rows are taken. ``quota`` is in rows; None: all there are."""
-
-    streams: str = "priority"
-    rows: str = "sequential"
-    quota: int | None = None
 
 
 def runs(

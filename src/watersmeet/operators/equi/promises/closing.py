@@ -220,15 +220,6 @@ def split(rows: pa.RecordBatch, *, ranges: bool) -> tuple[pa.RecordBatch, pa.Rec
     return data.select(kept), punctuations
 
 
-def for_one_shard(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """The rows that belong to the shard of their key, and those that belong to every
-    shard: punctuations of more than one key."""
-    if PUNCTUATION not in rows.schema.names or not rows.column(CODE).null_count:
-        return rows, rows.slice(0, 0)
-    wide = pc.and_(rows.column(PUNCTUATION).fill_null(False), rows.column(CODE).is_null())
-    return rows.filter(pc.invert(wide)), rows.filter(wide)
-
-
 def _codes_in(keys: KeySet) -> Ints:
     """Every code of a set of single keys."""
     if not keys:

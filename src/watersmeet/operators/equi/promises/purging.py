@@ -24,10 +24,9 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.errors import ViolationError
-from watersmeet.operators.base import Counters
+from watersmeet.operators.equi.counters import EquiCounters
 from watersmeet.operators.equi.keys import key_at, same_keys
-from watersmeet.operators.equi.layout import JoinLayout
-from watersmeet.operators.equi.output import Output, Positions
+from watersmeet.operators.equi.layout import EquiLayout
 from watersmeet.operators.equi.promises.closing import Closing, bounds, matches
 from watersmeet.operators.equi.state import EquiState
 from watersmeet.rows.columns import (
@@ -40,6 +39,7 @@ from watersmeet.rows.columns import (
     concat,
     times_of,
 )
+from watersmeet.rows.output import Output, Positions
 from watersmeet.state.index import Index
 from watersmeet.state.keyset import KeySet
 from watersmeet.state.manifest import Entry
@@ -57,7 +57,7 @@ _NEARLY = 0.8
 class Purging:
     """What a step knows of closed keys."""
 
-    def __init__(self, layout: JoinLayout, state: EquiState, output: Output) -> None:
+    def __init__(self, layout: EquiLayout, state: EquiState, output: Output) -> None:
         self._layout = layout
         self._state = state
         self._output = output
@@ -79,7 +79,7 @@ class Purging:
         if punctuations is not None and len(punctuations):
             self._punctuations[stream].append(punctuations)
 
-    def checked(self, stream: int, rows: pa.RecordBatch, counters: Counters) -> pa.RecordBatch:
+    def checked(self, stream: int, rows: pa.RecordBatch, counters: EquiCounters) -> pa.RecordBatch:
         """The rows that the stream may bring; others are treated as the join says."""
         closing, promised = self._closings[stream], self._layout.inputs[stream]
         if closing is None or not len(rows):
@@ -161,7 +161,7 @@ class Purging:
     # -- the end of the step --------------------------------------------------------
 
     def punctuate(
-        self, counters: Counters, settle: Settle, *, paused: bool
+        self, counters: EquiCounters, settle: Settle, *, paused: bool
     ) -> Iterator[pa.RecordBatch]:
         """Take the punctuations noted so far, all rows that they are about having been taken;
         purge if it is time, hand on what is complete."""
@@ -183,7 +183,7 @@ class Purging:
                     closing.waiting = None
 
     def finish(
-        self, counters: Counters, settle: Settle, *, paused: bool
+        self, counters: EquiCounters, settle: Settle, *, paused: bool
     ) -> Iterator[pa.RecordBatch]:
         """Take all that the step has closed, and keep it."""
         for stream, closing in enumerate(self._closings):
@@ -199,15 +199,15 @@ class Purging:
         ]
 
     def _is_time(self, closing: Closing, paused: bool) -> bool:
-        memory = self._layout.memory
+        memory = self._layout.policy.memory
         near = (
             memory is not None
             and sum(window.memory for window in self._state.windows) > _NEARLY * memory
         )
-        return paused or near or closing.count >= self._layout.purge_after
+        return paused or near or closing.count >= self._layout.policy.purge_after
 
     def _purge(
-        self, stream: int, closing: Closing, counters: Counters, settle: Settle
+        self, stream: int, closing: Closing, counters: EquiCounters, settle: Settle
     ) -> Iterator[pa.RecordBatch]:
         """Let go of the stream's rows whose key is closed in the other stream."""
         window = self._state.windows[stream]
@@ -224,7 +224,7 @@ class Purging:
         closing.unpurged, closing.count = KeySet(), 0
 
     def let_go(
-        self, stream: int, entry: Entry, found: Positions, counters: Counters
+        self, stream: int, entry: Entry, found: Positions, counters: EquiCounters
     ) -> Iterator[pa.RecordBatch]:
         """Be done with stored rows; those that are proven unmatched come out, unless they
         have before, because their time was over."""
@@ -238,7 +238,7 @@ class Purging:
             yield from self._output.alone(stream, rows, np.unique(unmatched))
         counters.streams[stream].purged += window.let_go(entry, found)
 
-    def _propagate(self, counters: Counters, settle: Settle) -> Iterator[pa.RecordBatch]:
+    def _propagate(self, counters: EquiCounters, settle: Settle) -> Iterator[pa.RecordBatch]:
         """Hand on the punctuations that are complete."""
         for stream, closing in enumerate(self._closings):
             if closing is None or closing.waiting is None:
@@ -256,7 +256,7 @@ class Purging:
             closing.waiting = rest if len(rest) else None
 
     def _conclude(
-        self, leaving: pa.RecordBatch, counters: Counters, settle: Settle
+        self, leaving: pa.RecordBatch, counters: EquiCounters, settle: Settle
     ) -> Iterator[pa.RecordBatch]:
         """Be done with stored rows of complete keys before their punctuations leave: with
         those that have yet to meet what is on disk, and with unmatched ones. There are some

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from watersmeet.operators.equi.layout import JoinLayout, Source, from_code
+from watersmeet.rows.codes import from_code
 from watersmeet.rows.columns import CODE, TIME, key_name
+from watersmeet.rows.layout import RowLayout
+from watersmeet.spec.output import IS_PUNCTUATION, OutputColumn
 
 Positions = npt.NDArray[np.integer]
 Side = tuple[pa.RecordBatch, Positions]
 
-#: No piece of results holds more rows than this, nor much more than so many bytes.
+#: No piece of results has more rows than this, nor many more bytes than this.
 PIECE = 1 << 18
 PIECE_BYTES = 32 << 20
 
@@ -28,11 +31,39 @@ def piece_rows(*batches: pa.RecordBatch, limit: int | None = None) -> int:
     return max(1, min(PIECE, int(size / max(width, 1))))
 
 
-class Output:
-    """Builds result batches, in the layout's output schema."""
+@dataclass(frozen=True)
+class Source:
+    """Where a column of the result comes from: a key (from whichever side has
+    the row), a stored column of one stream, whether it is a punctuation, or, with none of
+    these, the event time."""
 
-    def __init__(self, layout: JoinLayout) -> None:
-        self._layout = layout
+    key: int | None = None
+    stream: int | None = None
+    stored: str | None = None
+    punctuation: bool = False
+
+
+def sources(output: Sequence[OutputColumn], layouts: Sequence[RowLayout]) -> tuple[Source, ...]:
+    """Where the columns of a result are found among stored rows."""
+
+    def source(column: OutputColumn) -> Source:
+        if column.key is not None:
+            return Source(key=column.key)
+        if column.stream is None or column.column is None:
+            return Source(punctuation=column.name == IS_PUNCTUATION)
+        return Source(stream=column.stream, stored=layouts[column.stream].stored[column.column])
+
+    return tuple(source(column) for column in output)
+
+
+@dataclass(frozen=True)
+class Output:
+    """Builds batches of results: ``sources[i]`` tells where column i of the ``schema`` comes
+    from. ``exact``: is the key its own code?"""
+
+    schema: pa.Schema
+    sources: tuple[Source, ...]
+    exact: bool
 
     def rows(self, sides: dict[int, Side]) -> Iterator[pa.RecordBatch]:
         """One result row for each combination of positions; the columns of a stream that is
@@ -77,7 +108,7 @@ class Output:
         def column(source: Source, target: pa.DataType) -> pa.Array:
             if source.key is not None:
                 holder = next(iter(sides))
-                if self._layout.exact:
+                if self.exact:
                     return from_code(take(holder, CODE), target)
                 return take(holder, key_name(source.key))
             if source.punctuation:
@@ -90,9 +121,8 @@ class Output:
                 return pa.nulls(count, target)
             return take(source.stream, source.stored)
 
-        schema = self._layout.output
         columns = [
             column(source, field.type)
-            for source, field in zip(self._layout.sources, schema, strict=True)
+            for source, field in zip(self.sources, self.schema, strict=True)
         ]
-        return pa.RecordBatch.from_arrays(columns, schema=schema)
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)

@@ -1,0 +1,26 @@
+"""What planning asks of the place where a join will run."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from watersmeet.cost.engine import Weights
+from watersmeet.rows.predicate import Predicate
+
+
+class Backend(Protocol):
+    """Spark, or this process alone (:mod:`watersmeet.testing`)."""
+
+    @property
+    def shards(self) -> int:
+        """Into how many parts the state is cut."""
+
+    @property
+    def cores(self) -> int:
+        """How many of them are stepped side by side."""
+
+    def weights(self) -> Weights:
+        """How fast the machine is."""
+
+    def translate(self, sql: str) -> Predicate:
+        """The predicate of a condition in SQL over the streams."""

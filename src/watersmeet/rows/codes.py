@@ -1,0 +1,46 @@
+"""Codes of keys, over Arrow arrays: what Spark's side computes in SQL, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def canonical_key(key: pa.Array) -> pa.Array:
+    """Equal keys as equal bytes: one NaN, and no negative zero.
+
+    >>> canonical_key(pa.array([-0.0, 1.5, None])).to_pylist()
+    [0.0, 1.5, None]
+    """
+    if not pa.types.is_floating(key.type):
+        return key
+    key = pc.if_else(pc.is_nan(key), pa.scalar(float("nan"), key.type), key)
+    return pc.if_else(pc.equal(key, pa.scalar(0, key.type)), pa.scalar(0, key.type), key)
+
+
+def exact_code(key: pa.Array) -> pa.Array:
+    """The value of an integral, date or timestamp key as its code."""
+    if pa.types.is_timestamp(key.type):
+        return key.view(pa.int64())
+    return (key.view(pa.int32()) if pa.types.is_date32(key.type) else key).cast(pa.int64())
+
+
+def hashed_code(keys: Sequence[pa.Array]) -> pa.Array:
+    """The hash of canonical keys as their code; null where one of them is."""
+    frame = pl.DataFrame({str(i): pl.from_arrow(key) for i, key in enumerate(keys)})
+    codes = frame.hash_rows(seed=0).to_numpy().view(np.int64)
+    null = np.logical_or.reduce([key.is_null().to_numpy(zero_copy_only=False) for key in keys])
+    return pa.array(codes, mask=null)
+
+
+def from_code(codes: pa.Array, target: pa.DataType) -> pa.Array:
+    """The values of an exact key, from its codes."""
+    if pa.types.is_timestamp(target):
+        return codes.view(target)
+    if pa.types.is_date32(target):
+        return pc.cast(codes, pa.int32()).view(target)
+    return pc.cast(codes, target)

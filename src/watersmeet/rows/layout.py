@@ -1,0 +1,92 @@
+"""How a stream's rows are stored: which columns they have, and what each is computed from.
+
+A backend reads this and nothing else to encode rows: Spark in SQL expressions
+(:mod:`watersmeet.spark.encode`), a local run over Arrow arrays (:mod:`watersmeet.rows.encode`).
+The user's names never appear among the stored ones: they may be anything.
+
+A key's *code* is 64 bits by which rows are dealt out, sorted and probed. A single key of an
+integral, date or timestamp type is *exact*: the code is its value, and equal codes are equal
+keys. Any other key is hashed to its code, its columns are stored beside it, and rows with equal
+codes are compared again by them. A null in the key makes a null code, which matches nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from watersmeet.rows.columns import CODE, HIGH, LOW, PUNCTUATION, TIME, key_name, value_name
+from watersmeet.spec.equi import exact_key
+from watersmeet.spec.stream import StreamSpec
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key column, in the type in which it is compared and with equal keys as equal bytes: one
+    NaN, and no negative zero."""
+
+    column: str
+    type: str
+
+
+@dataclass(frozen=True)
+class Code:
+    """The code of a key."""
+
+    keys: tuple[Key, ...]
+    exact: bool
+
+
+@dataclass(frozen=True)
+class Value:
+    """A column as it is."""
+
+    column: str
+
+
+@dataclass(frozen=True)
+class Flag:
+    """Does a SQL condition over the stream's columns hold? A null counts as no."""
+
+    when: str
+
+
+Encoding = Key | Code | Value | Flag
+
+
+@dataclass(frozen=True)
+class RowLayout:
+    """``columns`` are the stored columns in order, each with what it is computed from;
+    ``stored`` tells under which name a column of the user's is found."""
+
+    columns: tuple[tuple[str, Encoding], ...]
+    stored: dict[str, str]
+
+
+def row_layout(
+    stream: StreamSpec,
+    keys: Sequence[str],
+    key_types: Sequence[str],
+    *,
+    needed: Collection[str],
+) -> RowLayout:
+    """Rows with a key, their time, and the columns that something ``needed`` to read."""
+    exact = exact_key(key_types)
+    parts = tuple(Key(name, kind) for name, kind in zip(keys, key_types, strict=True))
+    columns: list[tuple[str, Encoding]] = [(CODE, Code(parts, exact))]
+    stored = {name: CODE if exact else key_name(i) for i, name in enumerate(keys)}
+    if stream.punctuation is not None:
+        columns.append((PUNCTUATION, Flag(stream.punctuation.when)))
+        for name, bound in ((LOW, stream.punctuation.low), (HIGH, stream.punctuation.high)):
+            if exact and bound is not None:
+                columns.append((name, Code((Key(bound, key_types[0]),), exact)))
+    if stream.time is not None:
+        columns.append((TIME, Value(stream.time)))
+        stored.setdefault(stream.time, TIME)
+    if not exact:
+        columns += [(key_name(i), part) for i, part in enumerate(parts)]
+    for number, column in enumerate(stream.columns):
+        if column.name in needed and column.name not in stored:
+            columns.append((value_name(number), Value(column.name)))
+            stored[column.name] = value_name(number)
+    return RowLayout(tuple(columns), stored)

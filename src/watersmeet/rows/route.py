@@ -1,0 +1,88 @@
+"""Routes: to which shards a stream's rows go.
+
+A route is part of the state's format: a change moves rows away from the state they belong to.
+It depends on what is in a row, never on where the row stands: a map task that is run again may
+see its rows in another order.
+
+======================  ==============================================================
+:class:`ByKey`          to one shard, that of its key; the rows of a table that is
+                        staged by the same hash find the stream's there
+:class:`Everywhere`     to every shard
+:class:`StoredInOne`    to every shard, to be stored in one of them and to probe all
+======================  ==============================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from watersmeet.rows.columns import CODE, HOME, PUNCTUATION
+from watersmeet.rows.shard import shard_numbers
+
+#: A shard's number, and rows for it.
+Dealt = tuple[int, pa.RecordBatch]
+
+
+class Route(Protocol):
+    """Where rows go."""
+
+    def deal(self, rows: pa.RecordBatch, shards: int) -> Iterator[Dealt]:
+        """The rows for each shard; a shard may come several times, or not at all."""
+
+
+@dataclass(frozen=True)
+class Everywhere:
+    """Every row goes to every shard."""
+
+    def deal(self, rows: pa.RecordBatch, shards: int) -> Iterator[Dealt]:
+        for number in range(shards):
+            yield number, rows
+
+
+@dataclass(frozen=True)
+class ByKey:
+    """A row goes to the shard of its key; a punctuation of more than one key to all of them."""
+
+    def deal(self, rows: pa.RecordBatch, shards: int) -> Iterator[Dealt]:
+        if shards == 1:
+            yield 0, rows
+            return
+        rows, everywhere = _for_one_shard(rows)
+        # Sixteen bits make numpy sort by radix: one pass, whatever the number of rows.
+        numbers = shard_numbers(rows.column(CODE), shards).astype(
+            np.uint16 if shards <= 1 << 16 else np.int64
+        )
+        order = np.argsort(numbers, kind="stable")
+        rows = rows.take(pa.array(order))
+        ends = np.searchsorted(numbers[order], np.arange(shards), side="right").tolist()
+        for number, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
+            if end > start:
+                yield number, rows.slice(start, end - start)
+            if len(everywhere):
+                yield number, everywhere
+
+
+@dataclass(frozen=True)
+class StoredInOne:
+    """Every row goes to every shard, with a column that tells which one stores it: the one of
+    its code."""
+
+    def deal(self, rows: pa.RecordBatch, shards: int) -> Iterator[Dealt]:
+        numbers = shard_numbers(rows.column(CODE), shards)
+        for number in range(shards):
+            yield number, rows.append_column(HOME, pa.array(numbers == number))
+
+
+def _for_one_shard(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """The rows that belong to the shard of their key, and those that belong to every
+    shard: punctuations of more than one key."""
+    if PUNCTUATION not in rows.schema.names or not rows.column(CODE).null_count:
+        return rows, rows.slice(0, 0)
+    wide = pc.and_(rows.column(PUNCTUATION).fill_null(False), rows.column(CODE).is_null())
+    return rows.filter(pc.invert(wide)), rows.filter(wide)

@@ -1,0 +1,40 @@
+"""Spark as the place where a join is planned for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+
+from watersmeet.cost import calibration
+from watersmeet.cost.engine import Weights
+from watersmeet.rows.predicate import Predicate
+from watersmeet.spark.query import segment_cache, shard_count
+from watersmeet.spark.sql import translate
+
+
+@dataclass(frozen=True)
+class SparkBackend:
+    """The session of the streams of a join, given by name and DataFrame."""
+
+    streams: Sequence[tuple[str, DataFrame]]
+
+    @property
+    def spark(self) -> SparkSession:
+        return self.streams[0][1].sparkSession
+
+    @property
+    def shards(self) -> int:
+        return shard_count(self.spark)
+
+    @property
+    def cores(self) -> int:
+        return self.spark.sparkContext.defaultParallelism
+
+    def weights(self) -> Weights:
+        """This machine's. The driver's host stands for those of the executors."""
+        return calibration.weights(segment_cache(self.spark).folder)
+
+    def translate(self, sql: str) -> Predicate:
+        return translate(self.spark, sql, self.streams)

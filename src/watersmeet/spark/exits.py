@@ -1,0 +1,90 @@
+"""How what a step emits leaves the stateful operator: as results, or as capsules for the next.
+
+Either way a column is added that carries the step's counters, in a row of its own; it is null in
+all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from watersmeet.rows.columns import concat
+from watersmeet.spark.capsule import CAPSULE_ARROW, PACK_BYTES, PACK_ROWS, Pack
+from watersmeet.spark.counters import REPORT
+
+#: Result pieces are gathered into frames of about this number of rows or bytes.
+FRAME_ROWS = 1 << 18
+FRAME_BYTES = 8 << 20
+_REPORT = pa.field(REPORT, pa.string())
+
+
+class Exit(Protocol):
+    """Turns what a step emits into batches of one schema."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the batches."""
+
+    def batches(self, emitted: Iterator[Any], *, first: bool) -> Iterator[pa.RecordBatch]:
+        """What leaves; ``first``: is the step that of the first shard?"""
+
+
+@dataclass(frozen=True)
+class Results:
+    """Results leave as they are, in batches that are large enough to be cheap and small enough
+    to stream."""
+
+    schema: pa.Schema
+
+    def batches(self, emitted: Iterator[Any], *, first: bool) -> Iterator[pa.RecordBatch]:
+        waiting: list[pa.RecordBatch] = []
+        rows = size = 0
+        for batch in emitted:
+            waiting.append(batch)
+            rows, size = rows + len(batch), size + batch.nbytes
+            if rows >= FRAME_ROWS or size >= FRAME_BYTES:
+                yield concat(waiting)
+                waiting, rows, size = [], 0, 0
+        if waiting:
+            yield concat(waiting)
+
+
+@dataclass(frozen=True)
+class HandOn:
+    """Rows leave as capsules for the next operator, by the pack of the input that they are for.
+    The first shard also wakes every shard of that operator."""
+
+    packs: tuple[Pack, ...]
+
+    @property
+    def schema(self) -> pa.Schema:
+        return CAPSULE_ARROW
+
+    def batches(self, emitted: Iterator[Any], *, first: bool) -> Iterator[pa.RecordBatch]:
+        if first:
+            yield self.packs[0].heartbeat()
+        waiting: dict[int, list[pa.RecordBatch]] = {}
+        for number, rows in emitted:
+            batches = waiting.setdefault(number, [])
+            batches.append(rows)
+            full = sum(map(len, batches)) >= PACK_ROWS
+            if full or sum(batch.nbytes for batch in batches) >= PACK_BYTES:
+                yield self.packs[number].packed(waiting.pop(number))
+        for number, batches in waiting.items():
+            yield self.packs[number].packed(batches)
+
+
+def with_report(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows with the column for counters, which is null."""
+    return rows.append_column(_REPORT, pa.nulls(len(rows), _REPORT.type))
+
+
+def report_row(schema: pa.Schema, text: str) -> pa.RecordBatch:
+    """A row that is no result: it carries the step's counters and notes."""
+    nothing = [pa.nulls(1, field.type) for field in schema]
+    columns = [*nothing, pa.array([text], _REPORT.type)]
+    return pa.RecordBatch.from_arrays(columns, schema=schema.append(_REPORT))

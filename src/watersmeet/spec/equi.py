@@ -1,0 +1,52 @@
+"""The equality join: rows match if their keys are equal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from watersmeet.spec.join import JoinSpec
+from watersmeet.spec.tuning import Tuning
+
+#: What may happen to a row that the stream had promised not to bring.
+Violations = Literal["fail", "drop", "keep"]
+VIOLATIONS: tuple[str, ...] = get_args(Violations)
+
+#: Spark types of a single key whose value serves as its code.
+_EXACT_TYPES = frozenset({"tinyint", "smallint", "int", "bigint", "date", "timestamp"})
+
+
+@dataclass(frozen=True)
+class EquiSpec(JoinSpec):
+    """A planned equality join.
+
+    ``keys[i]`` are stream i's key columns, aligned over the streams; ``key_types`` are the
+    types they are compared in.
+    """
+
+    keys: tuple[tuple[str, ...], ...]
+    key_types: tuple[str, ...]
+    violations: str = "fail"
+    emit_punctuations: bool = False
+    tuning: Tuning = Tuning()  # noqa: RUF009
+
+    @property
+    def exact(self) -> bool:
+        """Is the key its own code?"""
+        return exact_key(self.key_types)
+
+    @property
+    def kept(self) -> tuple[int | None, ...]:
+        """How long a row of each stream is stored: as long as it waits for a later one. In a
+        left join of many streams, a row that has matched one of the first is kept until that
+        one expires, which may lack a match in a third."""
+        first = self.windows[0]
+        if self.how != "left" or len(self.streams) == 2 or first is None:
+            return self.windows
+        return first, *(None if window is None else window + first for window in self.windows[1:])
+
+
+def exact_key(types: Sequence[str]) -> bool:
+    """Is a key of such types its own code, and so in the order of its codes?"""
+    return len(types) == 1 and types[0] in _EXACT_TYPES

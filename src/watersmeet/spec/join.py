@@ -1,0 +1,89 @@
+"""What joins of every family have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from watersmeet.spec.budget import Budget
+from watersmeet.spec.output import OutputColumn
+from watersmeet.spec.stream import StreamSpec
+
+#: The join types of two streams, in the order in which the documentation lists them.
+JOIN_TYPES = ("inner", "left", "right", "full", "semi", "anti")
+#: The join types, and Spark's other spellings of them.
+How = Literal[
+    "inner",
+    "left",
+    "right",
+    "full",
+    "semi",
+    "anti",
+    "leftouter",
+    "left_outer",
+    "rightouter",
+    "right_outer",
+    "outer",
+    "fullouter",
+    "full_outer",
+    "leftsemi",
+    "left_semi",
+    "leftanti",
+    "left_anti",
+]
+#: The join types of more than two streams.
+MULTIWAY_JOIN_TYPES = ("inner", "left")
+#: No more streams than this are joined at once.
+MOST_STREAMS = 10
+#: What a join may be optimised for.
+Goal = Literal["throughput", "memory", "early"]
+GOALS: tuple[str, ...] = get_args(Goal)
+
+
+@dataclass(frozen=True)
+class JoinSpec:
+    """A planned join of any family: validated, complete, and immutable.
+
+    ``name`` is how metrics and the Spark UI call it. ``windows[i]`` is how long a row of stream i
+    waits for a later one (None: for ever). ``unbounded`` tells whether nothing bounds the state.
+    """
+
+    name: str
+    streams: tuple[StreamSpec, ...]
+    windows: tuple[int | None, ...]
+    how: str
+    where: str | None
+    unbounded: bool
+    output: tuple[OutputColumn, ...]
+    budget: Budget | None
+    goal: str
+
+    @property
+    def streaming(self) -> bool:
+        return self.streams[0].streaming
+
+    @property
+    def delay(self) -> int:
+        """How far the watermark stays behind the fastest stream, at most."""
+        return max(stream.delay or 0 for stream in self.streams)
+
+    @property
+    def timers(self) -> bool:
+        """Is there a watermark to wait for?"""
+        return self.streaming and any(stream.time for stream in self.streams)
+
+    @property
+    def preserved(self) -> tuple[bool, ...]:
+        """For each stream: does a row that matches nothing appear in the result?"""
+        return preserved_by(self.how, len(self.streams))
+
+    @property
+    def carries_event_time(self) -> bool:
+        """Can Spark go on with event time after this join? Only an inner join's
+        results are always newer than the watermark."""
+        return self.how == "inner" and all(stream.time for stream in self.streams)
+
+
+def preserved_by(how: str, streams: int) -> tuple[bool, ...]:
+    """For each stream: does a row that matches nothing appear in the result?"""
+    return how in ("left", "full", "anti"), *(how in ("right", "full"),) * (streams - 1)

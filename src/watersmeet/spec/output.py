@@ -1,0 +1,26 @@
+"""The columns of a result, and where their values come from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: The column that carries an inner join's event time; always the last of the result.
+EVENT_TIME = "event_time"
+#: The column that tells a punctuation from a row of the result.
+IS_PUNCTUATION = "is_punctuation"
+
+
+@dataclass(frozen=True)
+class OutputColumn:
+    """A column of the result.
+
+    ``stream`` and ``column`` name the source; both are None for ``event_time`` and
+    ``is_punctuation``. For a key column, ``key`` is its position among the keys and the value
+    is taken from whichever stream has the row.
+    """
+
+    name: str
+    type: str
+    stream: int | None = None
+    column: str | None = None
+    key: int | None = None

@@ -1,0 +1,25 @@
+"""A condition of the match that is a Python function, as the user gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class PredicateFunction:
+    """A vectorised function over rows of some streams; made by ``wm.predicate``.
+
+    ``columns`` tells, for a stream by name, which of its columns the function reads; all, if it
+    is not there."""
+
+    function: Callable[..., Any]
+    streams: tuple[str, ...]
+    columns: Mapping[str, Sequence[str]]
+
+    @property
+    def text(self) -> str:
+        """The predicate, for people to read."""
+        name = getattr(self.function, "__name__", None) or type(self.function).__name__
+        return f"{name}({', '.join(self.streams)})"
