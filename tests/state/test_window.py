@@ -121,7 +121,7 @@ def test_what_does_not_outlive_its_step_is_not_written(window: Window) -> None:
     store = window.store
     assert isinstance(store, MemoryStore)
     entry = add(window, 1, 2, marked=(1,))
-    window.let_go(entry, np.array([0]))
+    window.discard(entry, np.array([0]))
     assert window.open(entry).rows.column("n").to_pylist() == [1, 2]
     with (
         mock.patch.object(store, "put", wraps=store.put) as put,
@@ -188,23 +188,23 @@ def test_a_merge_keeps_rows_and_marks(
 
 def test_rows_that_are_gone_leave_when_they_are_the_greater_part(window: Window) -> None:
     entry = add(window, 1, 2, 3, 4, marked=(4,))
-    assert window.let_go(entry, np.array([0, 1, 1])) == 2
-    assert window.let_go(entry, np.array([1])) == 0
+    assert window.discard(entry, np.array([0, 1, 1])) == 2
+    assert window.discard(entry, np.array([1])) == 0
     commit(window)
     assert numbers(window) == [1, 2, 3, 4]
     assert window.rows == 2, "they do not count any more"
     assert reopened(window).gone(window.entries[0]).tolist() == [True, True, False, False]
-    window.let_go(window.entries[0], np.array([2]))
+    window.discard(window.entries[0], np.array([2]))
     commit(window)
     assert numbers(window) == numbers(window, marked=True) == [4]
-    window.let_go(window.entries[0], np.array([0]))
+    window.discard(window.entries[0], np.array([0]))
     commit(window)
     assert (window.entries, values(window)) == ([], set())
 
 
 def test_a_merge_that_rewrites_drops_rows_that_are_gone(window: Window) -> None:
     for start in range(0, 12, 3):
-        window.let_go(add(window, start, start + 1, start + 2), np.array([0]))
+        window.discard(add(window, start, start + 1, start + 2), np.array([0]))
     commit(window)
     assert numbers(window) == [1, 2, 4, 5, 7, 8, 10, 11]
 
@@ -214,7 +214,7 @@ def test_a_merge_that_does_not_rewrite_carries_both_bitmaps(
 ) -> None:
     monkeypatch.setattr(window_module, "REWRITE_BELOW", 0)
     for start in range(0, 12, 3):
-        window.let_go(add(window, start, start + 1, start + 2, marked=(start + 2,)), np.array([0]))
+        window.discard(add(window, start, start + 1, start + 2, marked=(start + 2,)), np.array([0]))
     commit(window)
     (entry,) = window.entries
     assert (entry.marked, entry.gone, window.rows) == (4, 4, 8)
@@ -317,7 +317,7 @@ def test_any_history_keeps_what_it_must(
                 window.drop(entry)
             for entry in window.entries:
                 for position in {mark % entry.rows for mark in marks}:
-                    (window.let_go if gone else window.mark)(entry, np.array([position]))
+                    (window.discard if gone else window.mark)(entry, np.array([position]))
                     marked.add(window.open(entry).rows.column("n")[position].as_py())
             add(window, *range(number, number + arriving), time=now)
             alive |= dict.fromkeys(range(number, number + arriving), now)

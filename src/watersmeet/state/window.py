@@ -149,8 +149,8 @@ class Window:
         entry.marked = int(marks.sum())
         self._touched.add(_marks_name(entry))
 
-    def let_go(self, entry: Entry, positions: np.ndarray) -> int:
-        """Be done with rows by position; how many there were that were not yet gone."""
+    def discard(self, entry: Entry, positions: np.ndarray) -> int:
+        """Discard rows by position, before their time; how many of them were not gone yet."""
         if not len(positions):
             return 0
         gone, before = self.gone(entry), entry.gone
@@ -278,7 +278,7 @@ class Window:
         if marks is not None and marks.any():
             self.mark(entry, np.flatnonzero(marks))
         if gone is not None and gone.any():
-            self.let_go(entry, np.flatnonzero(gone))
+            self.discard(entry, np.flatnonzero(gone))
         self._waiting += size
         if self._waiting > REWRITE_BELOW:
             self.write()
