@@ -30,7 +30,7 @@ class OpenSegments:
     """Segments by id, at most ``limit`` bytes of them, the last one apart.
 
     >>> import pyarrow as pa
-    >>> from watersmeet.state.segment import CODE
+    >>> from watersmeet.rows.columns import CODE
     >>> segment = Segment.of(pa.RecordBatch.from_pydict({CODE: [1, 2]}))
     >>> some = OpenSegments(limit=segment.nbytes)
     >>> some.add("one", segment), some.add("two", segment)
