@@ -23,7 +23,7 @@ from tests.conformance.ways import Disturbance
 from watersmeet.operators.equi import output
 from watersmeet.rows.predicate import Predicate
 from watersmeet.spec import DRIVERS, GOALS, INDEXES, INVALIDATIONS, JOIN_TYPES
-from watersmeet.state import compaction, window
+from watersmeet.state import compaction, window, write_buffer
 from watersmeet.testing import LocalStream
 
 INSTANT = pa.timestamp("us", "UTC")
@@ -132,6 +132,7 @@ def limited(*, fan: int, rewrite_below: int, part_bytes: int, piece: int) -> Ite
     with (
         mock.patch.object(compaction, "FAN", fan),
         mock.patch.object(window, "REWRITE_BELOW", rewrite_below),
+        mock.patch.object(write_buffer, "LIMIT", rewrite_below),
         mock.patch.object(window, "PART_BYTES", part_bytes),
         mock.patch.object(output, "PIECE", piece),
     ):
