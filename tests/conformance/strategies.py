@@ -24,7 +24,7 @@ from tests.conformance.ways import Disturbance
 from watersmeet.rows import output
 from watersmeet.spec.join import GOALS, JOIN_TYPES
 from watersmeet.spec.tuning import DRIVERS, INDEXES, INVALIDATIONS
-from watersmeet.state import compaction, window
+from watersmeet.state import compaction, window, write_buffer
 from watersmeet.testing import LocalStream
 
 INSTANT = pa.timestamp("us", "UTC")
@@ -136,6 +136,7 @@ def limited(*, fan: int, rewrite_below: int, part_bytes: int, piece: int) -> Ite
     with (
         mock.patch.object(compaction, "FAN", fan),
         mock.patch.object(window, "REWRITE_BELOW", rewrite_below),
+        mock.patch.object(write_buffer, "LIMIT", rewrite_below),
         mock.patch.object(window, "PART_BYTES", part_bytes),
         mock.patch.object(output, "PIECE", piece),
     ):

@@ -194,7 +194,7 @@ def test_an_unbounded_inner_join_warns_that_both_streams_grow() -> None:
         "nothing removes it."
     )
     assert text.count("purge: nothing, ever") == 2
-    assert text.count("expected state: grows without end") == 2
+    assert text.count("expected state: grows without bound") == 2
 
 
 def test_an_unbounded_semi_join_warns_of_the_rows_that_have_not_matched() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -133,6 +136,19 @@ def test_a_merge_makes_an_index_only_where_one_is_wanted() -> None:
     assert not one.has_index
     assert plain.rows.equals(Segment.merge([one, two]).rows)
     check_invariant(Segment.merge([one, two]))
+
+
+def test_asking_for_an_index_makes_it_with_assertions_off_too() -> None:
+    # `python -O` leaves assertions out, and what they would have done.
+    program = """
+import pyarrow as pa
+from watersmeet.rows.columns import CODE
+from watersmeet.state.segment import Segment
+plain = Segment.of(pa.RecordBatch.from_pydict({CODE: pa.array([5, 1], pa.int64())}))
+print(__debug__, plain.has_index, plain.indexed().has_index, plain.index.order.tolist())
+"""
+    done = subprocess.run([sys.executable, "-O", "-c", program], stdout=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stdout) == (0, "False False True [1, 0]\n")
 
 
 def test_a_column_may_have_the_name_of_an_index_column() -> None:

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.state.recording import RecordingStore
 from tests.state.test_segment import rows_of
 from watersmeet.errors import StateError
-from watersmeet.state import compaction
+from watersmeet.state import compaction, write_buffer
 from watersmeet.state import window as window_module
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.manifest import Entry
@@ -79,6 +80,12 @@ def commit(window: Window, *, until: int | None = None) -> None:
     assert values(window) == set(owned(window)), "the store holds what the entries name, no more"
 
 
+def write_limit(patch: pytest.MonkeyPatch, size: int) -> None:
+    """Rewrite merges below that size only, and let no more than that wait."""
+    patch.setattr(window_module, "REWRITE_BELOW", size)
+    patch.setattr(write_buffer, "LIMIT", size)
+
+
 def test_no_rows_are_no_segment(window: Window) -> None:
     assert window.add(Segment.of(rows_of([]))) is None
     assert (window.entries, values(window), window.rows) == ([], set(), 0)
@@ -121,7 +128,7 @@ def test_what_does_not_outlive_its_step_is_not_written(window: Window) -> None:
     store = window.store
     assert isinstance(store, MemoryStore)
     entry = add(window, 1, 2, marked=(1,))
-    window.let_go(entry, np.array([0]))
+    window.discard(entry, np.array([0]))
     assert window.open(entry).rows.column("n").to_pylist() == [1, 2]
     with (
         mock.patch.object(store, "put", wraps=store.put) as put,
@@ -135,10 +142,39 @@ def test_what_does_not_outlive_its_step_is_not_written(window: Window) -> None:
     assert [file.stem for file in Path(window.cache.folder).iterdir()] == [kept.id]
 
 
+def test_a_part_that_is_merged_away_in_its_step_is_never_written(tmp_path: Path) -> None:
+    # Given segments of one step, some with bitmaps,
+    store, cache = RecordingStore(), SegmentCache(str(tmp_path / "cache"), 1 << 30)
+    window = Window([], LENGTH, SLOT, store, cache, CacheCounts())
+    for number in range(compaction.FAN):
+        window.discard(add(window, number, number + 10, marked=(number,)), np.array([1]))
+    # when they are merged at its end,
+    commit(window)
+    # then the store and the cache get the merged segment, and nothing else.
+    (merged,) = window.entries
+    assert store.writes == [f"marks/{merged.id}", *merged.parts]
+    assert store.deletes == []
+    assert [file.stem for file in Path(cache.folder).iterdir()] == [merged.id]
+    assert numbers(reopened(window, cached=False)) == list(range(compaction.FAN))
+
+
+def test_reading_a_bitmap_writes_nothing(tmp_path: Path) -> None:
+    store, cache = RecordingStore(), SegmentCache(str(tmp_path / "cache"), 1 << 30)
+    window = Window([], LENGTH, SLOT, store, cache, CacheCounts())
+    window.discard(add(window, 1, 2, 3, marked=(1,)), np.array([1]))
+    commit(window)
+    store.writes.clear()
+    again = reopened(window)
+    assert numbers(again, marked=True) == [1]
+    assert again.gone(again.entries[0]).tolist() == [False, True, False]
+    commit(again)
+    assert (store.writes, store.deletes) == ([], [])
+
+
 def test_no_more_than_a_little_waits_to_be_written(
     window: Window, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(window_module, "REWRITE_BELOW", 1500)
+    write_limit(monkeypatch, 1500)
     first = add(window, 1, 2, marked=(1,))
     assert not values(window)
     for number in range(5):
@@ -174,7 +210,7 @@ def test_dropping_a_segment_whose_marks_are_not_written_yet(window: Window) -> N
 def test_a_merge_keeps_rows_and_marks(
     window: Window, monkeypatch: pytest.MonkeyPatch, rewrite_below: int, part_bytes: int
 ) -> None:
-    monkeypatch.setattr(window_module, "REWRITE_BELOW", rewrite_below)
+    write_limit(monkeypatch, rewrite_below)
     monkeypatch.setattr(window_module, "PART_BYTES", part_bytes)
     for start in range(0, 16, 4):
         add(window, *range(start, start + 4), marked=(start, start + 3))
@@ -188,23 +224,23 @@ def test_a_merge_keeps_rows_and_marks(
 
 def test_rows_that_are_gone_leave_when_they_are_the_greater_part(window: Window) -> None:
     entry = add(window, 1, 2, 3, 4, marked=(4,))
-    assert window.let_go(entry, np.array([0, 1, 1])) == 2
-    assert window.let_go(entry, np.array([1])) == 0
+    assert window.discard(entry, np.array([0, 1, 1])) == 2
+    assert window.discard(entry, np.array([1])) == 0
     commit(window)
     assert numbers(window) == [1, 2, 3, 4]
     assert window.rows == 2, "they do not count any more"
     assert reopened(window).gone(window.entries[0]).tolist() == [True, True, False, False]
-    window.let_go(window.entries[0], np.array([2]))
+    window.discard(window.entries[0], np.array([2]))
     commit(window)
     assert numbers(window) == numbers(window, marked=True) == [4]
-    window.let_go(window.entries[0], np.array([0]))
+    window.discard(window.entries[0], np.array([0]))
     commit(window)
     assert (window.entries, values(window)) == ([], set())
 
 
 def test_a_merge_that_rewrites_drops_rows_that_are_gone(window: Window) -> None:
     for start in range(0, 12, 3):
-        window.let_go(add(window, start, start + 1, start + 2), np.array([0]))
+        window.discard(add(window, start, start + 1, start + 2), np.array([0]))
     commit(window)
     assert numbers(window) == [1, 2, 4, 5, 7, 8, 10, 11]
 
@@ -212,9 +248,9 @@ def test_a_merge_that_rewrites_drops_rows_that_are_gone(window: Window) -> None:
 def test_a_merge_that_does_not_rewrite_carries_both_bitmaps(
     window: Window, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(window_module, "REWRITE_BELOW", 0)
+    write_limit(monkeypatch, 0)
     for start in range(0, 12, 3):
-        window.let_go(add(window, start, start + 1, start + 2, marked=(start + 2,)), np.array([0]))
+        window.discard(add(window, start, start + 1, start + 2, marked=(start + 2,)), np.array([0]))
     commit(window)
     (entry,) = window.entries
     assert (entry.marked, entry.gone, window.rows) == (4, 4, 8)
@@ -305,7 +341,7 @@ def test_any_history_keeps_what_it_must(
     now = number = 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compaction, "FAN", 2)
-        patch.setattr(window_module, "REWRITE_BELOW", rewrite_below)
+        write_limit(patch, rewrite_below)
         patch.setattr(window_module, "PART_BYTES", part_bytes)
         for arriving, passed, marks, lost in steps:
             window = reopened(window)
@@ -317,7 +353,7 @@ def test_any_history_keeps_what_it_must(
                 window.drop(entry)
             for entry in window.entries:
                 for position in {mark % entry.rows for mark in marks}:
-                    (window.let_go if gone else window.mark)(entry, np.array([position]))
+                    (window.discard if gone else window.mark)(entry, np.array([position]))
                     marked.add(window.open(entry).rows.column("n")[position].as_py())
             add(window, *range(number, number + arriving), time=now)
             alive |= dict.fromkeys(range(number, number + arriving), now)

@@ -1,4 +1,10 @@
-"""Rows as bytes: Arrow IPC, compressed in the store, plain on the way."""
+"""Rows as bytes, in Arrow's IPC format.
+
+Invariant: one value holds one record batch, with its schema. Decoding returns the same rows.
+
+Rule: rows in the store are compressed (:func:`encode`); rows on their way between processes are not
+(:func:`write_ipc`).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +12,7 @@ import pyarrow as pa
 
 
 def encode(rows: pa.RecordBatch) -> bytes:
-    """Rows as compressed Arrow IPC: the form kept in the store."""
+    """Rows as a compressed Arrow IPC stream: the form in the store."""
     sink = pa.BufferOutputStream()
     write_ipc(rows, sink, compression="lz4")
     value: bytes = sink.getvalue().to_pybytes()
@@ -19,13 +25,13 @@ def decode(value: bytes) -> pa.RecordBatch:
 
 
 def write_ipc(rows: pa.RecordBatch, sink: pa.NativeFile, *, compression: str | None = None) -> None:
-    """Write a record batch to a sink, as an Arrow IPC stream."""
+    """Write a record batch to a sink, as an Arrow IPC stream; not compressed unless told."""
     options = pa.ipc.IpcWriteOptions(compression=compression)
     with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
         writer.write_batch(rows)
 
 
 def from_ipc(value: bytes | pa.Buffer) -> pa.RecordBatch:
-    """The one record batch of an Arrow IPC stream; nothing is copied."""
+    """The only record batch of an Arrow IPC stream; nothing is copied unless it is compressed."""
     with pa.ipc.open_stream(value) as reader:
         return reader.read_next_batch()

@@ -1,6 +1,10 @@
-"""How keys are spread over shards, and which of them are one shard's.
+"""Which shard a key belongs to.
 
-Part of the state's format: a change would move rows away from the state they belong to.
+Invariant: every key belongs to exactly one shard, which depends on its code and on the number of
+shards only. This is part of the state's format: with another function, rows would be sent to shards
+that do not have the rows they match.
+
+Rule: a code is hashed, and the hash taken modulo the number of shards.
 """
 
 from __future__ import annotations
@@ -20,6 +24,8 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 class Shard:
     """The keys of one shard: shard ``number`` out of ``count``.
 
+    Invariant: ``0 <= number < count``.
+
     >>> codes = np.arange(1000)
     >>> sum(int(Shard(number, 3).has(codes).sum()) for number in range(3))
     1000
@@ -29,7 +35,7 @@ class Shard:
     count: int = 1
 
     def has(self, codes: Ints) -> Bools:
-        """Which of the codes are this shard's?"""
+        """For each code: does it belong to this shard?"""
         mine: Bools = _spread(codes, self.count) == np.uint64(self.number)
         return mine
 
@@ -37,8 +43,8 @@ class Shard:
 def shard_numbers(codes: pa.Array, count: int) -> Ints:
     """The shard of each key code, from 0 to count - 1.
 
-    A null code matches nothing, so it may go anywhere: such rows are dealt out
-    in turn, lest all of an outer join's null keys meet in one shard."""
+    A null code matches nothing, so it may go to any shard. Null codes are dealt to the shards in
+    turn. Otherwise all null keys of an outer join would be in one shard."""
     numbers = _spread(codes.fill_null(0).to_numpy(zero_copy_only=False), count)
     if codes.null_count:
         nulls = codes.is_null().to_numpy(zero_copy_only=False)
@@ -48,5 +54,6 @@ def shard_numbers(codes: pa.Array, count: int) -> Ints:
 
 
 def _spread(codes: Ints, count: int) -> np.ndarray:
+    """The shard of each code, by a hash of it."""
     with np.errstate(over="ignore"):
         return ((codes.view(np.uint64) * _GOLDEN) >> np.uint64(32)) % np.uint64(count)

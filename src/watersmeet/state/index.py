@@ -1,10 +1,12 @@
-"""Where a segment's rows are, by (code, time): three arrays of the same length.
+"""Where the rows of a segment are, sorted by (code, time): three arrays of the same length.
 
     codes[i], times[i]   the i-th smallest (key code, time)
     order[i]             the position of that row among the rows
 
-Invariant: ``codes`` is ascending, ``times`` is ascending within equal codes,
-and ``codes[i], times[i]`` are the code and time of row ``order[i]``.
+Invariant: ``codes`` is ascending, ``times`` is ascending within equal codes, and ``codes[i]``,
+``times[i]`` are the code and the time of row ``order[i]``.
+
+Rule: a merge of indexes merges sorted runs; the rows themselves do not move.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from watersmeet.rows.columns import Ints
 
 @dataclass(frozen=True)
 class Index:
-    """Where rows are, by (code, time)."""
+    """The three arrays; the module's docstring states their invariant."""
 
     codes: Ints
     times: Ints
@@ -28,12 +30,13 @@ class Index:
 
     @classmethod
     def of(cls, codes: Ints, times: Ints) -> Index:
+        """The index of rows with these codes and times, by position."""
         order = sort_order(codes, times)
         return cls(codes[order], times[order], order.astype(np.int32))
 
     @classmethod
     def merge(cls, indexes: Sequence[Index]) -> Index:
-        """The index of the rows of all, one after the other."""
+        """The index of all rows, if the rows of each index follow those of the index before."""
         starts = np.cumsum([0] + [len(index.order) for index in indexes[:-1]])
         codes = np.concatenate([index.codes for index in indexes])
         times = np.concatenate([index.times for index in indexes])
@@ -47,9 +50,9 @@ class Index:
 def sort_order(codes: Ints, times: Ints) -> Ints:
     """The permutation that sorts by (code, time).
 
-    A stable sort by code alone leaves times in order wherever rows came in
-    order of time, which is the rule; only the codes where it did not are
-    sorted again. Sorted runs, as in a merge, cost one pass.
+    Rows usually come in order of time. Then a stable sort by code alone leaves the times of each
+    code in order. Only the codes for which it does not are sorted again. Sorted runs, as in a
+    merge, cost one pass.
 
     >>> sort_order(np.array([7, 5, 7]), np.array([3, 1, 2])).tolist()
     [1, 2, 0]

@@ -1,9 +1,11 @@
 """A set of key codes, as ranges.
 
-Punctuations come as single keys and as ranges of keys, and there may be millions of
-them over the life of a query. Neighbours become one range, so a stream whose keys are
-closed in about their order needs a few ranges, however many keys were closed. A shard has
-only some of the keys: what lies between its neighbours, and is another shard's, is taken in.
+Invariant: the ranges are ascending and disjoint, and there is a gap between neighbours.
+
+Rule: ranges that touch become one. Punctuations come as single keys and as ranges of keys, and a
+query may see millions of them. If the keys of a stream are closed in about their order, a few
+ranges are enough, whatever the number of keys. A shard has only some of the keys. So a gap that has
+only keys of other shards is closed too: it makes no difference to this shard.
 """
 
 from __future__ import annotations
@@ -15,10 +17,10 @@ import numpy as np
 from watersmeet.rows.columns import Bools, Ints
 from watersmeet.rows.shard import Shard
 
-#: A gap of so many times the number of shards has a key of every shard (but for one in ten
-#: million).
+#: A gap with more codes than this, times the number of shards, is taken to have a key of every
+#: shard. (One in ten million has not.)
 _GAP = 16
-#: So many codes in gaps are looked at together.
+#: Gaps are examined together, about this number of codes at a time.
 _CODES = 1 << 20
 
 
@@ -30,7 +32,7 @@ def _none() -> Ints:
 class KeySet:
     """The codes from ``low[i]`` to ``high[i]``, both included, for every i.
 
-    Invariant: ascending, disjoint, and with a gap between neighbours.
+    Invariant: ``low[i] <= high[i]``, and ``high[i] + 1 < low[i + 1]``.
 
     >>> some = KeySet().with_codes(np.array([3, 5, 4, 9]))
     >>> some.low.tolist(), some.high.tolist()
@@ -46,7 +48,7 @@ class KeySet:
         return len(self.low) > 0
 
     def contains(self, codes: Ints) -> Bools:
-        """Which of the codes are in the set."""
+        """For each code: is it in the set?"""
         if not self:
             return np.zeros(len(codes), dtype=np.bool_)
         found: Bools = (codes >= self.low[0]) & (codes <= self.high[-1])
@@ -57,12 +59,12 @@ class KeySet:
         return found
 
     def with_codes(self, codes: Ints) -> KeySet:
-        """The set with further codes."""
+        """The union of the set and the codes."""
         codes = np.unique(codes)
         return self.with_ranges(codes, codes)
 
     def with_ranges(self, low: Ints, high: Ints) -> KeySet:
-        """The set with further ranges; one whose low is above its high covers nothing."""
+        """The union of the set and the ranges; a range whose low is above its high is empty."""
         covers = low <= high
         lows = np.concatenate([self.low, low[covers]])
         highs = np.concatenate([self.high, high[covers]])
@@ -70,15 +72,16 @@ class KeySet:
             return self
         order = np.argsort(lows, kind="stable")
         lows, reach = lows[order], np.maximum.accumulate(highs[order])
-        # A range starts where there is a gap to all before it. (No sum: it might overflow.)
+        # A range starts where there is a gap after all ranges before it. (Subtract: a sum might
+        # overflow.)
         starts = np.ones(len(lows), dtype=np.bool_)
         starts[1:] = (lows[1:] > reach[:-1]) & (lows[1:] - 1 > reach[:-1])
         ends = np.append(starts[1:], True)
         return KeySet(lows[starts], reach[ends])
 
     def bridged(self, before: KeySet, share: Shard) -> KeySet:
-        """The set without the gaps in which no key is this shard's. Gaps that were there
-        ``before`` have been looked at.
+        """The set with the gaps closed that have no key of this shard. A gap of the set ``before``
+        has been examined already, and is left open.
 
         >>> mine = KeySet().with_codes(np.arange(1, 1000)[Shard(1, 2).has(np.arange(1, 1000))])
         >>> whole = mine.bridged(KeySet(), Shard(1, 2))
@@ -103,7 +106,7 @@ class KeySet:
         return KeySet(np.delete(self.low, closed + 1), np.delete(self.high, closed))
 
     def _has_gaps(self, below: Ints, above: Ints) -> Bools:
-        """Which of the gaps, from one code to another, are between two ranges of this set."""
+        """For each gap, between one code and another: is it between two ranges of this set?"""
         if len(self.low) < 2:
             return np.zeros(len(below), dtype=np.bool_)
         at = np.clip(np.searchsorted(self.low, above), 1, len(self.low) - 1)
@@ -123,10 +126,12 @@ class KeySet:
         return at >= 0 and high <= int(self.high[at])
 
     def to_bytes(self) -> bytes:
+        """The form kept in the store."""
         return np.concatenate([self.low, self.high]).tobytes()
 
     @classmethod
     def from_bytes(cls, value: bytes | None) -> KeySet:
+        """The inverse of :meth:`to_bytes`; without a value, the empty set."""
         if not value:
             return cls()
         both = np.frombuffer(value, dtype=np.int64)
@@ -134,7 +139,8 @@ class KeySet:
 
 
 def _without(share: Shard, firsts: Ints, sizes: Ints) -> Bools:
-    """Which runs of codes, of such sizes above 0, have none of the share."""
+    """For each run of codes, given its first code and its size (at least 1): has the shard none
+    of them?"""
     starts = np.cumsum(sizes) - sizes
     codes = np.repeat(firsts - starts, sizes) + np.arange(int(sizes.sum()))
     none: Bools = np.add.reduceat(share.has(codes), starts, dtype=np.int64) == 0

@@ -1,8 +1,10 @@
-"""The manifest: which segments a shard's windows consist of, as one small value.
+"""The manifest: which segments the windows of a shard have, as one small value.
 
-An entry describes a segment without its rows. Its *parts* name the values in
-the store that hold the rows, in order: a segment that was merged from others
-keeps their parts, so merging large segments writes nothing to the store.
+Invariant: an entry describes one segment, without its rows. Its *parts* name the values in the
+store that hold the rows, in order. Every part belongs to exactly one entry.
+
+Rule: a segment that was merged from others may keep their parts. So a merge of large segments
+writes no rows to the store.
 """
 
 from __future__ import annotations
@@ -15,15 +17,19 @@ from typing import Any
 
 from watersmeet.errors import StateError
 
-#: Of the bytes in the store. A change that old state cannot be read with raises it.
+#: The format of the bytes in the store. A change after which old state cannot be read raises it.
 FORMAT = 3
 
 
 @dataclass
 class Entry:
-    """A segment as the manifest knows it. ``bytes`` is what it takes in the store,
-    ``memory`` what it takes decoded; ``marked`` counts its marked rows and ``gone`` those
-    that are done with; ``indexed`` says whether it is kept with an index."""
+    """A segment as the manifest knows it.
+
+    Invariant: ``marked`` and ``gone`` count the set bits of the segment's bitmaps (see
+    :mod:`watersmeet.state.bitmaps`). ``rows`` includes the gone ones.
+
+    ``bytes`` is what the segment takes in the store, ``memory`` what it takes in memory.
+    ``indexed`` says whether it has an index."""
 
     id: str
     parts: list[str]
@@ -39,11 +45,13 @@ class Entry:
 
 @dataclass
 class Manifest:
-    """What a shard remembers besides rows.
+    """What a shard keeps besides rows.
 
-    ``fingerprint`` says which query the state belongs to; ``timer`` is the event-time timer
-    that is set, in milliseconds; ``section`` is the operator's own; ``small`` are values that
-    are not worth a place of their own in the store.
+    Invariant: it is plain data, and survives its bytes.
+
+    ``fingerprint`` says which query the state belongs to. ``timer`` is the event-time timer that is
+    set, in milliseconds. ``section`` belongs to the operator. ``small`` are values that are too
+    small for a place of their own in the store (see :class:`watersmeet.state.store.InlineStore`).
     """
 
     fingerprint: str
@@ -53,12 +61,14 @@ class Manifest:
     small: dict[str, bytes] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
+        """The form kept in the store: JSON."""
         fields = {"format": FORMAT, **asdict(self)}
         fields["small"] = {name: b64encode(value).decode() for name, value in self.small.items()}
         return json.dumps(fields, separators=(",", ":")).encode()
 
     @classmethod
     def from_bytes(cls, value: bytes) -> Manifest:
+        """The inverse of :meth:`to_bytes`; bytes of another format raise a StateError."""
         fields = json.loads(value)
         found = fields.pop("format")
         if found != FORMAT:
@@ -72,12 +82,15 @@ class Manifest:
 
 
 def total_rows(entries: Sequence[Entry]) -> int:
+    """The rows of all entries that are not gone."""
     return sum(entry.rows - entry.gone for entry in entries)
 
 
 def total_bytes(entries: Sequence[Entry]) -> int:
+    """What all entries take in the store."""
     return sum(entry.bytes for entry in entries)
 
 
 def total_memory(entries: Sequence[Entry]) -> int:
+    """What all entries take in memory."""
     return sum(entry.memory for entry in entries)

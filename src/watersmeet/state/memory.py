@@ -1,7 +1,9 @@
 """The segments that a step has open, within a limit of memory.
 
-An open segment is a file mapped into memory, or rows just decoded. With a limit, the
-least recently used ones are let go first; they are opened again when they are probed.
+Invariant: open segments take at most the limit, or there is only one of them.
+
+Rule: the least recently used segments are evicted first. An evicted segment is opened again when
+the next probe needs it. An open segment is a file mapped into memory, or rows just decoded.
 """
 
 from __future__ import annotations
@@ -10,27 +12,29 @@ from collections import OrderedDict
 
 from watersmeet.state.segment import Segment
 
-#: Segments, new rows and results are handled in pieces of this part of the memory.
+#: Segments, new rows and results are handled in pieces of one sixteenth of the memory.
 _PIECES = 16
-#: Open segments take at most this part of it.
+#: Open segments take at most one third of it.
 _RESIDENT = 3
 
 
 def piece_of(memory: int | None) -> int | None:
-    """How large a piece may be in so much memory; None: nothing limits it."""
+    """The limit of a piece, given the limit of all memory; None means no limit."""
     return None if memory is None else memory // _PIECES
 
 
 def resident_of(memory: int | None) -> int | None:
-    """How much of so much memory open segments may take; None: nothing limits it."""
+    """The limit of open segments, given the limit of all memory; None means no limit."""
     return None if memory is None else memory // _RESIDENT
 
 
 class OpenSegments:
-    """Segments by id, at most ``limit`` bytes of them, the last one apart.
+    """Open segments by id, least recently used first.
+
+    Invariant: they take at most ``limit`` bytes, or there is only one. None means no limit.
 
     >>> import pyarrow as pa
-    >>> from watersmeet.state.segment import CODE
+    >>> from watersmeet.rows.columns import CODE
     >>> segment = Segment.of(pa.RecordBatch.from_pydict({CODE: [1, 2]}))
     >>> some = OpenSegments(limit=segment.nbytes)
     >>> some.add("one", segment), some.add("two", segment)
@@ -45,12 +49,14 @@ class OpenSegments:
         self._bytes = 0
 
     def get(self, segment_id: str) -> Segment | None:
+        """The segment, if it is open; it is now the most recently used one."""
         if segment_id not in self._segments:
             return None
         self._segments.move_to_end(segment_id)
         return self._segments[segment_id][0]
 
     def add(self, segment_id: str, segment: Segment) -> None:
+        """Add a segment, and evict others if there is not enough room."""
         self.discard(segment_id)
         self._segments[segment_id] = segment, segment.nbytes
         self._bytes += segment.nbytes
@@ -58,5 +64,6 @@ class OpenSegments:
             self.discard(next(iter(self._segments)))
 
     def discard(self, segment_id: str) -> None:
+        """Close the segment, if it is open."""
         if segment_id in self._segments:
             self._bytes -= self._segments.pop(segment_id)[1]

@@ -1,27 +1,26 @@
 """Probing: which stored rows do new rows match, by key and by time?
 
-One side is *searched*: its index is sorted by (code, time) (see
-:mod:`watersmeet.state.segment`). The other side *searches*: for a row with code c
-and time t the matches are one range of that index: first the range of equal codes,
-by binary search, then, within it, the range of times, by a binary search of all
-ranges at once. Which side is which decides the cost:
+Invariant: one side *searches*, the other is *searched* and has an index, sorted by (code, time)
+(see :mod:`watersmeet.state.index`). The matches of a searching row are one range of that index.
+The range of equal codes is found by binary search. Within it, the range of times is found by a
+second binary search, for all rows at once.
 
-- a stored segment with an index is searched by the new rows (the paper's hash join):
-  the cost follows the new rows and the matches, not the size of the segment;
-- a plain one is scanned (nested loops): its rows search among the new ones. The cost
-  follows the stored rows, but nothing had to be kept in order for it. If there are more
-  new rows than stored ones, it is cheaper to make an index of the segment, use it, and
-  forget it.
+Rule: who searches decides the cost.
 
-Where many search among few, tables take the place of a binary search, which takes a hundred
-nanoseconds a row. Searched codes that are close together, as numbered things are, get a table
-with a place for every code from the least to the greatest: four nanoseconds a row. Others:
-first a filter, a table of bits with one set for each searched code, drops almost all that
-cannot match, in about a nanosecond a row; those that are left look their codes up in a hash
-table, in ten.
+- A stored segment with an index is searched by the new rows (the paper's hash join). The cost
+  depends on the new rows and the matches, not on the size of the segment.
+- A plain segment is scanned (the paper's nested loops): its rows search among the new ones. The
+  cost depends on the stored rows, but nobody had to keep them sorted. If there are more new rows
+  than stored ones, it is cheaper to make an index of the segment for this probe.
 
-The ranges are given out in pieces of bounded size: a row that matches millions
-of stored rows is spread over as many pieces as it needs.
+A binary search takes about a hundred nanoseconds a row. When many rows search among few, tables are
+faster. If the searched codes are close together (as consecutive numbers are), a table has a place
+for every code from the least to the greatest: four nanoseconds a row. Otherwise a filter comes
+first, a table of bits with one bit set for each searched code. It drops almost all rows that cannot
+match, in about a nanosecond a row. The remaining rows look their codes up in a hash table, in ten.
+
+Matches are returned in pieces of bounded size. A row that matches millions of stored rows is spread
+over several pieces.
 """
 
 from __future__ import annotations
@@ -36,14 +35,16 @@ from watersmeet.rows.columns import Bools, Ints, codes_of, times_of
 from watersmeet.state.index import Index
 from watersmeet.state.segment import Segment
 
-#: Rows that search in fewer rows than this need not be sorted: all of it stays near.
+#: Rows that search among fewer rows than this need not be sorted: all of those are in the
+#: processor's cache.
 NEAR = 1 << 15
-#: Rows that search among at most so many times as many are filtered before.
+#: Searching rows are filtered first if the searched side has at most this many times as many rows.
 _FILTER_BELOW = 4
-#: The filter has 32 places for each wanted row, but at most 2 ** so many.
+#: The filter has about 32 places for each wanted row, but at most 2 ** ``_FILTER_BITS``.
 _FILTER_BITS = 20
-#: A table has 8 places for each wanted row, or one for each code from the least to the greatest
-#: if that is at most 8 for each that searches; but at most 2 ** so many.
+#: A table has one place for each code from the least wanted one to the greatest, if that is at most
+#: 8 places for each searching row. Otherwise it has about 8 places for each wanted code. No table
+#: has more than 2 ** ``_TABLE_BITS`` places.
 _PLACES = 8
 _TABLE_BITS = 21
 #: 2**64 divided by the golden ratio: Fibonacci hashing spreads runs of integers.
@@ -52,8 +53,10 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True)
 class Searchers:
-    """Rows that search: ``codes``, ``times`` and ``rows``, their positions (None: in
-    order of position)."""
+    """Rows that search.
+
+    Invariant: ``codes[i]`` and ``times[i]`` belong to the row at position ``rows[i]``. If ``rows``
+    is None, that is position i."""
 
     codes: Ints
     times: Ints
@@ -61,19 +64,23 @@ class Searchers:
 
     @classmethod
     def of(cls, segment: Segment, *, in_order: bool) -> Searchers:
+        """All rows of a segment. With ``in_order`` they are sorted by (code, time)."""
         if in_order or segment.has_index:
             return cls(segment.index.codes, segment.index.times, segment.index.order)
         return cls(codes_of(segment.rows), times_of(segment.rows), None)
 
     def only(self, chosen: Ints) -> Searchers:
+        """Some of the rows, by their place among these."""
         rows = chosen if self.rows is None else self.rows[chosen]
         return Searchers(self.codes[chosen], self.times[chosen], rows)
 
 
 @dataclass(frozen=True)
 class Ranges:
-    """For searching rows: the matches are ``order[low[i]:high[i]]`` of the searched
-    side. ``swapped``: the stored rows searched among the new ones."""
+    """The matches, as ranges of an index.
+
+    Invariant: the row ``searchers[i]`` matches the rows ``order[low[i]:high[i]]`` of the searched
+    side. ``swapped`` says that the stored rows searched among the new ones."""
 
     searchers: npt.NDArray[np.integer]
     low: Ints
@@ -82,16 +89,15 @@ class Ranges:
     swapped: bool
 
     def pieces(self, size: int) -> Iterator[tuple[npt.NDArray[np.integer], ...]]:
-        """Pairs (position of the new row, position of the stored row), at most ``size``
-        at a time."""
+        """Pairs (position of the new row, position of the stored row), at most ``size`` of them at
+        a time."""
         for row, place in spread(self.low, self.high, size):
             pair = self.searchers[row], self.order[place]
             yield pair[::-1] if self.swapped else pair
 
 
 def spread(low: Ints, high: Ints, size: int) -> Iterator[tuple[Ints, Ints]]:
-    """What lies in ranges: the number of the range and the place, at most ``size`` of
-    them at a time.
+    """All places in ranges, each with the number of its range, at most ``size`` of them at a time.
 
     >>> low, high = np.array([4, 9]), np.array([7, 10])
     >>> [(number.tolist(), place.tolist()) for number, place in spread(low, high, 2)]
@@ -118,8 +124,10 @@ def spread(low: Ints, high: Ints, size: int) -> Iterator[tuple[Ints, Ints]]:
 def find(
     searchers: Searchers, stored: Segment, before: int | None, after: int | None
 ) -> tuple[Ranges, Index]:
-    """The matches of rows in a stored segment, as ranges of an index: the segment's own,
-    or, if it is plain, one of its rows that may match."""
+    """The matches of rows in a stored segment, as ranges of an index, and that index.
+
+    It is the segment's own index. For a plain segment it is made now, of the rows that may
+    match."""
     index = stored.index if stored.has_index else _index_of_some(stored, searchers.codes)
     if not len(searchers.codes) or not len(index.codes):
         nothing = np.empty(0, dtype=np.int64)
@@ -130,6 +138,7 @@ def find(
 
 
 def _index_of_some(segment: Segment, wanted: Ints) -> Index:
+    """An index of the rows of a plain segment that may match."""
     codes = codes_of(segment.rows)
     chosen = np.flatnonzero(_filtered(codes, wanted)) if len(wanted) else np.arange(0)
     some = Index.of(codes[chosen], times_of(segment.rows)[chosen])
@@ -155,7 +164,7 @@ def probe(new: Segment, stored: Segment, before: int | None, after: int | None) 
 
 @dataclass(frozen=True)
 class _Bounds:
-    """How much earlier and later than a searching row a match may be."""
+    """How much earlier and later than a searching row a match may be; None means any time."""
 
     before: int | None
     after: int | None
@@ -166,7 +175,8 @@ class _Bounds:
 
 
 def _reach(searching: Segment, searched: Segment) -> tuple[int, int]:
-    """How much earlier and later than a searching row a searched one can be at most."""
+    """How much earlier and later than a searching row a searched one can be, at most. Bounds that
+    are wider need no search."""
     return searching.max_time - searched.min_time, searched.max_time - searching.min_time
 
 
@@ -190,7 +200,8 @@ def _search(
 
 
 def _starts(codes: Ints, wanted: Ints) -> tuple[Ints, Ints]:
-    """Which codes are among the wanted ones, which are sorted, and where those begin there."""
+    """Which codes are among the wanted ones, and where each of them begins there. The wanted ones
+    are sorted."""
     chosen = None
     if len(wanted) <= _FILTER_BELOW * len(codes):
         span = int(wanted[-1]) - int(wanted[0]) + 1
@@ -210,12 +221,12 @@ def _searched(codes: Ints, wanted: Ints) -> tuple[Ints, Ints]:
 
 
 def _addressed(codes: Ints, wanted: Ints, span: int) -> tuple[Ints, Ints]:
-    """The same, by a table of where each code begins, from the least wanted one to the
-    greatest. Its last place is for all other codes."""
+    """The same, by a table of where each code begins, from the least wanted one to the greatest.
+    All other codes share the last place."""
     starts = np.flatnonzero(np.append(True, wanted[1:] != wanted[:-1]))
     table = np.full(span + 1, -1, dtype=np.int32)
     table[wanted[starts] - wanted[0]] = starts
-    # Unsigned, what is below the least is far above the greatest.
+    # As unsigned numbers, codes below the least are far above the greatest.
     distance = (codes - wanted[0]).view(np.uint64)
     low = table.take(np.minimum(distance, np.uint64(span)).view(np.int64))
     found = np.flatnonzero(low >= 0)
@@ -223,8 +234,8 @@ def _addressed(codes: Ints, wanted: Ints, span: int) -> tuple[Ints, Ints]:
 
 
 def _looked_up(codes: Ints, wanted: Ints) -> tuple[Ints, Ints]:
-    """The same, by a table of where each wanted code begins, at the place it is hashed to. Of
-    codes that share a place the last is there; the others are searched for."""
+    """The same, by a hash table of where each wanted code begins. If several codes hash to one
+    place, the last is there, and the others are found by binary search."""
     starts = np.flatnonzero(np.append(True, wanted[1:] != wanted[:-1]))
     bits = min((_PLACES * len(starts)).bit_length(), _TABLE_BITS)
     table = np.zeros(1 << bits, dtype=np.int32)
@@ -246,7 +257,7 @@ def _looked_up(codes: Ints, wanted: Ints) -> tuple[Ints, Ints]:
 
 
 def _ends(index: Index, low: Ints, codes: Ints) -> Ints:
-    """Where the codes end that start at ``low``."""
+    """Where the codes that begin at ``low`` end."""
     if len(codes) < len(index.codes):
         return np.searchsorted(index.codes, codes, side="right")
     last = np.flatnonzero(np.append(index.codes[1:] != index.codes[:-1], True)) + 1
@@ -255,7 +266,7 @@ def _ends(index: Index, low: Ints, codes: Ints) -> Ints:
 
 
 def _filtered(codes: Ints, wanted: Ints) -> Bools:
-    """Which codes may be among the wanted ones; a few are let through in error."""
+    """Which codes may be among the wanted ones; a few of those that pass are not."""
     bits = min(len(wanted).bit_length() + 5, _FILTER_BITS)
     places = np.zeros(1 << bits, dtype=np.bool_)
     places[_place(wanted, bits)] = True
@@ -264,6 +275,7 @@ def _filtered(codes: Ints, wanted: Ints) -> Bools:
 
 
 def _place(codes: Ints, bits: int) -> Ints:
+    """The place of each code in a table of 2 ** ``bits`` places."""
     with np.errstate(over="ignore"):
         spread = codes.view(np.uint64) * _GOLDEN
     spread >>= np.uint64(64 - bits)

@@ -1,11 +1,11 @@
 """A segment: rows of one stream that arrived together, with an index by key and time.
 
-The rows stay in the order in which they arrived; the index (:mod:`watersmeet.state.index`) lies
-beside them. So a merge of segments copies rows without moving them, and merges the sorted
-indexes alone; a mark on a row ("has matched") keeps its position.
+Invariant: a segment is immutable. Its rows stay in the order in which they arrived, and the index
+(:mod:`watersmeet.state.index`) is beside them. So a merge copies rows without moving them, and
+merges only the sorted indexes. A bit about a row ("has matched") keeps its position.
 
-An index is made when it is first asked for. A segment whose index nobody asks for
-is *plain*: it costs nothing to keep, and a probe scans it.
+Rule: an index is made when it is first asked for. A segment whose index nobody asks for is *plain*:
+it costs nothing to keep, and a probe scans it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,11 @@ _INDEX_COLUMNS = ("#codes", "#times", "#order")
 
 @dataclass(frozen=True)
 class Segment:
-    """Rows and the bounds of their times. A stream without time has all times zero."""
+    """Rows and the bounds of their times.
+
+    Invariant: no row has a null code, and every time is in ``[min_time, max_time]``. A null time
+    (which only a join without a window stores) is zero; so are all times of a stream without time.
+    """
 
     rows: pa.RecordBatch
     min_time: int
@@ -32,7 +36,7 @@ class Segment:
 
     @classmethod
     def of(cls, rows: pa.RecordBatch) -> Segment:
-        """Rows that have neither a null code nor a null time."""
+        """A plain segment of rows without null codes."""
         times = times_of(rows)
         bounds = (int(times.min()), int(times.max())) if len(times) else (0, 0)
         return cls(rows, *bounds)
@@ -49,15 +53,16 @@ class Segment:
 
     @cached_property
     def index(self) -> Index:
-        """The index, made now if there is none yet."""
+        """The index; it is made now if there is none yet."""
         return Index.of(codes_of(self.rows), times_of(self.rows))
 
     @property
     def has_index(self) -> bool:
+        """Has the index been made? Asking does not make it."""
         return "index" in self.__dict__
 
     def indexed(self) -> Segment:
-        """This segment, its index made."""
+        """This segment, with its index made."""
         index = self.index
         assert len(index.order) == len(self), "every row has its place in the index"
         return self
@@ -72,12 +77,11 @@ class Segment:
 
     @property
     def nbytes(self) -> int:
-        """What the rows and the index, if there is one, take in memory."""
+        """What the rows, and the index if there is one, take in memory."""
         return int(self.rows.nbytes) + (20 * len(self) if self.has_index else 0)
 
     def to_batch(self) -> pa.RecordBatch:
-        """Rows, and the index if there is one, as one record batch: the form kept in
-        the local cache."""
+        """Rows, and the index if there is one, as one record batch: the form in the local cache."""
         columns, names = [*self.rows.columns], [*self.rows.schema.names]
         if self.has_index:
             index = self.index

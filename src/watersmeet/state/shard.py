@@ -1,12 +1,16 @@
-"""A shard's state: the part that is stepped on its own, and commits as one.
+"""The state of a shard: the unit that a step works on, and that commits as one.
 
-What a shard is differs: the keys of a hash bucket, slices of time, a part of a table. Its state
-is the same: windows of rows, and a small section of whatever else the operator remembers.
+Invariant: after :meth:`ShardState.commit` the store holds exactly what the manifest names. On
+Spark it becomes durable with the micro-batch: after a crash, the state is that of the last
+micro-batch that was committed.
 
-It is opened at the start of a step and committed at its end; in between, everything
-that changed is either in the store already (large segments) or written by
-:meth:`ShardState.commit` (small ones, bitmaps and the manifest). Small values are in the
-manifest itself.
+Rule: a shard is opened at the start of a step and committed at its end. In between, what has
+changed is in the store already (large parts), or waits for the commit (small parts, bitmaps, the
+manifest). Small values are in the manifest itself.
+
+What a shard is depends on the operator: the keys of a hash bucket, slices of time, a part of a
+table. The state is the same for all: windows of rows, and a small section for whatever else the
+operator keeps.
 """
 
 from __future__ import annotations
@@ -27,13 +31,14 @@ _MANIFEST = "manifest"
 
 
 class ShardState:
-    """What one shard remembers.
+    """What one shard keeps between two steps.
 
-    ``fingerprint`` describes the query; state that another query wrote is
-    refused, because its rows would be read wrongly. ``lengths`` are the windows'
-    lengths and ``delay`` is how far the watermark stays behind, in microseconds.
-    ``memory`` limits what is open at a time, in bytes; segments then stay small enough
-    for several of them to fit. ``section`` is the operator's own: plain data, kept as JSON.
+    Invariant: all of it was written by the query that reads it. ``fingerprint`` describes the
+    query; the state of another one raises a StateError, because its rows would be read wrongly.
+
+    ``lengths`` are the lengths of the windows, and ``delay`` is that of the watermark, in
+    microseconds. ``memory`` limits what is open at a time, in bytes; segments then stay so small
+    that several of them fit. ``section`` belongs to the operator: plain data, kept as JSON.
     """
 
     def __init__(
@@ -80,12 +85,12 @@ class ShardState:
 
     @property
     def section(self) -> dict[str, Any]:
-        """What the operator keeps besides rows."""
+        """What the operator keeps besides rows, as plain data."""
         return self.manifest.section
 
     @property
     def timer(self) -> int | None:
-        """The event-time timer that is set, in milliseconds; the runtime's own."""
+        """The event-time timer that is set, in milliseconds. It belongs to the runtime."""
         return self.manifest.timer
 
     @timer.setter
@@ -94,16 +99,16 @@ class ShardState:
 
     @property
     def waits(self) -> bool:
-        """Is there anything that a later watermark may change?"""
+        """Can a later watermark change anything?"""
         return any(window.entries for window in self.windows)
 
     def commit(self) -> None:
-        """Write what changed, so that it commits with the micro-batch."""
+        """Write what has changed, so that it commits with the micro-batch."""
         self.write([None] * len(self.windows))
 
     def write(self, useless: Sequence[int | None], *, fixed: Collection[str] = frozenset()) -> None:
-        """Merge segments where it is time, and write what changed. Rows of window i with a
-        time up to ``useless[i]`` may leave; the ``fixed`` segments stay as they are."""
+        """Merge segments that are due, and write what has changed. Rows of window i with a time up
+        to ``useless[i]`` may be removed; the ``fixed`` segments stay as they are."""
         for window, until in zip(self.windows, useless, strict=True):
             window.compact(until=until, fixed=fixed)
             window.write()

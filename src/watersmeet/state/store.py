@@ -1,8 +1,10 @@
 """The durable side of the state: a map from names to bytes.
 
-On Spark it is a ``MapState`` of the state store, so every value is part of the
-checkpoint and every change commits with its micro-batch. Tests, experiments
-and batch runs outside Spark use :class:`MemoryStore`.
+Invariant: on Spark the map is a ``MapState`` of the state store. So every value is part of the
+checkpoint, and every change commits with its micro-batch.
+
+Rule: each operation is a round trip to Spark, so small values are kept together in one
+(:class:`InlineStore`). Tests, experiments and batch runs outside Spark use :class:`MemoryStore`.
 """
 
 from __future__ import annotations
@@ -10,8 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-#: A value of at most so many bytes is small, and so many bytes of small values are kept together.
+#: A value of at most this many bytes is small.
 SMALL = 4 << 10
+#: At most this many bytes of small values are kept together.
 TOGETHER = 16 << 10
 
 
@@ -25,7 +28,7 @@ class Store(Protocol):
         """Set the value under that name."""
 
     def delete(self, name: str) -> None:
-        """Forget the name; a name that is not there is no error."""
+        """Delete the value under that name; a name that is not there is no error."""
 
 
 class MemoryStore:
@@ -52,10 +55,12 @@ class MemoryStore:
 
 @dataclass
 class InlineStore:
-    """Another store whose small values are kept in a dictionary, to be saved as one value.
+    """A store whose small values are kept in a dictionary, which the owner saves as one value.
+
+    Invariant: a value is in one place, in ``small`` or in the other ``store``. Whoever replaces a
+    value has read it before; so it is known where it was.
 
     A round trip to Spark's state store takes most of a millisecond, however small the value.
-    Before a value is replaced it must have been read, so that it is known where it was.
 
     >>> store = MemoryStore()
     >>> pocket = InlineStore(store, {})

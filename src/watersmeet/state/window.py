@@ -1,14 +1,16 @@
-"""A window: the rows of one stream that may still meet a row of another.
+"""A window: the rows of one stream that may still match a row of another.
 
-The window owns its segments: it writes new ones, finds old ones (in the local
-cache, else in the store), merges them, and drops those whose time is over. Rows
-are never changed. What changes about a row lives beside the segment in bitmaps: its
-*mark* (an outer join's "has matched"), and that it is *gone* (done with before its time:
-by a semi join's first match, a punctuation, a key that is unique). Gone rows are not met
-any more; they leave when a merge writes rows anew, or as the greater part of a segment.
+Invariant: every stored row is in exactly one segment, and every segment has one entry in the
+manifest. After :meth:`Window.write` the store has the parts and bitmaps that the entries name, and
+no others. A stored row never changes. What changes about it is in a bitmap beside its segment
+(:mod:`watersmeet.state.bitmaps`): that it is *marked* (has matched), or that it is *gone*.
 
-Small segments are often merged, and bitmaps forgotten, in the step that made them. So they are
-written at its end, by :meth:`Window.write`, if they are still there.
+Rule: a segment expires as a whole, when its newest row does. A row may be discarded before its
+time: a semi or anti join needs it no more, or its key is closed. It is then gone: it matches
+nothing, and it does not count. Gone rows are removed when a merge rewrites their segment, or when
+they are more than half of it.
+
+What may not survive the step is written at its end (:mod:`watersmeet.state.write_buffer`).
 """
 
 from __future__ import annotations
@@ -23,19 +25,20 @@ import pyarrow as pa
 from watersmeet.rows.columns import Bools, concat, times_of
 from watersmeet.rows.ipc import decode, encode
 from watersmeet.state import compaction
+from watersmeet.state.bitmaps import Bitmaps
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.manifest import Entry, total_memory, total_rows
 from watersmeet.state.memory import OpenSegments
 from watersmeet.state.segment import Segment
 from watersmeet.state.store import Store
+from watersmeet.state.write_buffer import WriteBuffer
 
-#: A merge of fewer stored bytes than this writes its rows anew, as one part. And no more than
-#: this waits to be written.
+#: A merge of fewer stored bytes than this rewrites its rows, as one part.
 REWRITE_BELOW = 1 << 20
 #: No part is larger than this, before compression.
 PART_BYTES = 64 << 20
-#: Plain segments are merged up to this size in memory: a scan costs the same however
-#: its rows are cut, but for the cost of a call.
+#: Plain segments are merged up to this size in memory. A scan of larger ones is not faster: its
+#: cost is that of the rows, and of one call for each segment.
 PLAIN_BYTES = 8 << 20
 
 
@@ -51,12 +54,13 @@ class CacheCounts:
 class Window:
     """One stream's stored rows in one shard.
 
-    ``entries`` is the manifest's own list. ``length`` is in microseconds, None
-    for a window without end; ``slot`` is how close the newest rows of segments
-    must be in time to be merged (see :mod:`watersmeet.state.compaction`).
-    ``indexed``: do new segments get an index? ``opened`` are the shard's open segments,
-    ``largest`` limits the memory of a merged one. ``expired`` counts the rows that left
-    because their time was over."""
+    Invariant: ``entries`` is the manifest's own list, so the manifest is always up to date.
+
+    ``length`` is in microseconds, None for a window without end. ``slot`` is the width of a slot
+    of time; only segments of one slot are merged (see :mod:`watersmeet.state.compaction`).
+    ``opened`` are the open segments of the shard. ``indexed`` says whether new segments get an
+    index. ``largest`` limits the memory of a merged segment. ``expired`` counts the rows that have
+    expired, without those that were gone before."""
 
     entries: list[Entry]
     length: int | None
@@ -68,22 +72,20 @@ class Window:
     indexed: bool = True
     largest: int = compaction.LARGEST
     expired: int = 0
-    _bitmaps: dict[str, Bools] = field(default_factory=dict)
-    #: Names of bitmaps that have changed, and of those that are known to be in the store.
-    _touched: set[str] = field(default_factory=set)
-    _durable: set[str] = field(default_factory=set)
-    #: What waits to be written: parts by name, segments by id, and how much that is.
-    _unwritten: dict[str, bytes] = field(default_factory=dict)
-    _uncached: dict[str, Segment] = field(default_factory=dict)
-    _waiting: int = 0
+    _bitmaps: Bitmaps = field(init=False)
+    _buffer: WriteBuffer = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._bitmaps = Bitmaps(self.store)
+        self._buffer = WriteBuffer(self.store, self.cache)
 
     # -- reading ---------------------------------------------------------------
 
     def open(self, entry: Entry) -> Segment:
-        """The segment of an entry, from the cache or else from the store."""
+        """The segment of an entry: open already, or from the cache, or else from the store."""
         segment = self.opened.get(entry.id)
         if segment is None:
-            segment = self._uncached.get(entry.id)
+            segment = self._buffer.segment(entry.id)
         if segment is None:
             segment = self.cache.load(entry.id)
             if segment is not None and len(segment) == entry.rows:
@@ -100,27 +102,14 @@ class Window:
 
     def marks(self, entry: Entry) -> Bools:
         """The marks of an entry's rows, by position."""
-        return self._bitmap(_marks_name(entry), entry.rows, present=entry.marked > 0)
+        return self._bitmaps.marks(entry)
 
     def gone(self, entry: Entry) -> Bools:
         """Which of an entry's rows are gone, by position."""
-        return self._bitmap(_gone_name(entry), entry.rows, present=entry.gone > 0)
-
-    def _bitmap(self, name: str, rows: int, *, present: bool) -> Bools:
-        bitmap = self._bitmaps.get(name)
-        if bitmap is None:
-            value = self.store.get(name) if present else None
-            if value is None:
-                bitmap = np.zeros(rows, dtype=np.bool_)
-            else:
-                bits = np.unpackbits(np.frombuffer(value, np.uint8), count=rows)
-                bitmap = bits.view(np.bool_)
-                self._durable.add(name)
-            self._bitmaps[name] = bitmap
-        return bitmap
+        return self._bitmaps.gone(entry)
 
     def overlapping(self, earliest: int | None, latest: int | None) -> Iterator[Entry]:
-        """The entries that may hold rows with a time in [earliest, latest]; None: without
+        """The entries that may hold rows with a time in [earliest, latest]; None means no
         bound."""
         for entry in self.entries:
             if (latest is None or entry.min_time <= latest) and (
@@ -135,78 +124,61 @@ class Window:
 
     @property
     def memory(self) -> int:
-        """What the stored rows and their indexes take, decoded."""
+        """What the stored rows and their indexes take in memory, in bytes."""
         return total_memory(self.entries)
 
     # -- changing --------------------------------------------------------------
 
     def mark(self, entry: Entry, positions: np.ndarray) -> None:
         """Mark rows by position; marking twice is the same as once."""
-        if not len(positions):
-            return
-        marks = self.marks(entry)
-        marks[positions] = True
-        entry.marked = int(marks.sum())
-        self._touched.add(_marks_name(entry))
+        self._bitmaps.mark(entry, positions)
 
-    def let_go(self, entry: Entry, positions: np.ndarray) -> int:
-        """Be done with rows by position; how many there were that were not yet gone."""
-        if not len(positions):
-            return 0
-        gone, before = self.gone(entry), entry.gone
-        gone[positions] = True
-        entry.gone = int(gone.sum())
-        self._touched.add(_gone_name(entry))
-        return entry.gone - before
+    def discard(self, entry: Entry, positions: np.ndarray) -> int:
+        """Discard rows by position, before their time; how many of them were not gone before."""
+        return self._bitmaps.discard(entry, positions)
 
     def add(self, segment: Segment, marks: Bools | None = None) -> Entry | None:
         """Store a new segment; its entry, or None if there are no rows."""
         if len(segment) == 0:
             return None
-        parts = [self._write(piece) for piece in _pieces(segment.rows)]
-        names, sizes = [name for name, _ in parts], [size for _, size in parts]
-        return self._admit(segment, names, sum(sizes), marks)
+        names, size = [], 0
+        for piece in _pieces(segment.rows):
+            name, value = f"part/{uuid.uuid4().hex}", encode(piece)
+            self._buffer.put(name, value)
+            names.append(name)
+            size += len(value)
+        return self._admit(segment, names, size, marks)
 
     def expire(self, until: int) -> None:
-        """Forget the segments whose rows all have a time up to ``until``."""
+        """Drop the segments whose rows all have a time up to ``until``."""
         for entry in [e for e in self.entries if e.max_time <= until]:
             self.expired += entry.rows - entry.gone
             self.drop(entry)
 
     def drop_oldest(self) -> Entry | None:
-        """Let go of the segment whose rows would leave first; that entry, if any."""
+        """Drop the segment that would expire first; its entry, or None if there is no segment."""
         oldest = min(self.entries, key=lambda entry: entry.max_time, default=None)
         if oldest is not None:
             self.drop(oldest)
         return oldest
 
     def drop(self, entry: Entry) -> None:
-        """Forget a segment and all that belongs to it."""
+        """Drop a segment and everything that belongs to it."""
         for name in entry.parts:
-            if self._unwritten.pop(name, None) is None:
-                self.store.delete(name)
+            self._buffer.delete(name)
         self._forget(entry)
 
     def write(self) -> None:
         """Write what is new or has changed, so that it commits with the micro-batch."""
-        for name in sorted(self._touched):
-            self.store.put(name, np.packbits(self._bitmaps[name]).tobytes())
-        self._durable |= self._touched
-        self._touched.clear()
-        for name, value in self._unwritten.items():
-            self.store.put(name, value)
-        for segment_id, segment in self._uncached.items():
-            self.cache.save(segment_id, segment)
-        self._unwritten.clear()
-        self._uncached.clear()
-        self._waiting = 0
+        self._bitmaps.write()
+        self._buffer.flush()
 
     def compact(self, *, until: int | None, fixed: Collection[str] = ()) -> None:
-        """Merge what has become too many segments; the ``fixed`` ones stay as they are.
+        """Merge segments, so that they stay few; the ``fixed`` ones stay as they are.
 
-        Rows with a time up to ``until`` are useless, and so are those that are gone. They
-        leave the state when a merge writes rows anew, and at the latest when they are
-        the greater part of a segment."""
+        Rows with a time up to ``until`` are useless, and so are rows that are gone. They are
+        removed when a merge rewrites their segment. A segment in which more than half of the rows
+        are useless is rewritten by itself."""
         for entry in [entry for entry in self.entries if entry.id not in fixed]:
             if 2 * max(entry.gone, self._overdue(entry, until)) > entry.rows:
                 self._merge([entry], rewrite=True, until=until)
@@ -219,9 +191,11 @@ class Window:
     # -- inside ----------------------------------------------------------------
 
     def _overdue(self, entry: Entry, until: int | None) -> int:
-        """How many rows are useless by their time. A segment leaves as a whole, so
-        they are counted only in one that would stay for more than another slot: a
-        few rows of the future must not keep all the others."""
+        """How many rows of a segment have a time up to ``until``.
+
+        They are counted only in a segment that would stay for more than another slot. Any other
+        one soon expires as a whole. A few rows with a time far in the future must not keep all the
+        others in the state."""
         if until is None or self.slot is None or entry.max_time <= until + self.slot:
             return 0
         if entry.min_time > until:
@@ -229,6 +203,8 @@ class Window:
         return int((times_of(self.open(entry).rows) <= until).sum())
 
     def _merge(self, group: list[Entry], *, rewrite: bool, until: int | None) -> None:
+        """Merge segments into one: with ``rewrite`` it has new parts, without useless rows; else it
+        has the parts of all."""
         segments = [self.open(entry) for entry in group]
         marks = np.concatenate([self.marks(entry) for entry in group])
         gone = np.concatenate([self.gone(entry) for entry in group])
@@ -236,9 +212,9 @@ class Window:
         if rewrite:
             useless = gone
             if until is not None:
-                over = times_of(merged.rows) <= until
-                self.expired += int((over & ~gone).sum())
-                useless = gone | over
+                expired = times_of(merged.rows) <= until
+                self.expired += int((expired & ~gone).sum())
+                useless = gone | expired
             if useless.any():
                 merged = Segment.of(merged.rows.filter(pa.array(~useless)))
                 marks = marks[~useless]
@@ -260,6 +236,7 @@ class Window:
         marks: Bools | None,
         gone: Bools | None = None,
     ) -> Entry:
+        """Make an entry for a segment whose parts are stored already."""
         if self.indexed:
             segment.indexed()
         entry = Entry(
@@ -274,48 +251,26 @@ class Window:
         )
         self.entries.append(entry)
         self.opened.add(entry.id, segment)
-        self._uncached[entry.id] = segment
+        self._buffer.add_segment(entry.id, segment, size=size)
         if marks is not None and marks.any():
             self.mark(entry, np.flatnonzero(marks))
         if gone is not None and gone.any():
-            self.let_go(entry, np.flatnonzero(gone))
-        self._waiting += size
-        if self._waiting > REWRITE_BELOW:
+            self.discard(entry, np.flatnonzero(gone))
+        if self._buffer.full:
             self.write()
         return entry
 
     def _forget(self, entry: Entry) -> None:
+        """Drop a segment, but not its parts."""
         self.entries.remove(entry)
-        if self._uncached.pop(entry.id, None) is None:
-            self.cache.discard(entry.id)
+        self._buffer.drop_segment(entry.id)
         self.opened.discard(entry.id)
-        for name, count in ((_marks_name(entry), entry.marked), (_gone_name(entry), entry.gone)):
-            if name in self._durable or (count and name not in self._bitmaps):
-                self.store.delete(name)
-            self._bitmaps.pop(name, None)
-            self._touched.discard(name)
-            self._durable.discard(name)
-
-    def _write(self, rows: pa.RecordBatch) -> tuple[str, int]:
-        name, value = f"part/{uuid.uuid4().hex}", encode(rows)
-        if len(value) < REWRITE_BELOW:
-            self._unwritten[name] = value
-        else:
-            self.store.put(name, value)
-        return name, len(value)
+        self._bitmaps.forget(entry)
 
     def _part(self, name: str) -> bytes:
-        value = self._unwritten.get(name) or self.store.get(name)
+        value = self._buffer.get(name)
         assert value is not None, f"{name} is in the manifest but not in the store"
         return value
-
-
-def _marks_name(entry: Entry) -> str:
-    return f"marks/{entry.id}"
-
-
-def _gone_name(entry: Entry) -> str:
-    return f"gone/{entry.id}"
 
 
 def _pieces(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

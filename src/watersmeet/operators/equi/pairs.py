@@ -75,7 +75,7 @@ class Pairing:
         """Note that stored rows of a stream have matched, by position."""
         window = self._state.windows[stream]
         if self.done_when_matched[stream]:
-            window.let_go(entry, positions)
+            window.discard(entry, positions)
         elif self.tracked[stream]:
             window.mark(entry, positions)
 

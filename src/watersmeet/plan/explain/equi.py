@@ -179,7 +179,7 @@ def _watermark(spec: EquiSpec) -> list[Node]:
     return [
         Node(
             f"watermark: {value}",
-            [Node("a row that is not newer than it when it arrives is late: dropped and counted")],
+            [Node("a row at or behind it when it arrives is late: it is dropped and counted")],
         )
     ]
 

@@ -236,7 +236,7 @@ class Purging:
             if settled is not None:
                 unmatched = unmatched[times_of(rows)[unmatched] > settled]
             yield from self._output.alone(stream, rows, np.unique(unmatched))
-        counters.streams[stream].purged += window.let_go(entry, found)
+        counters.streams[stream].purged += window.discard(entry, found)
 
     def _propagate(self, counters: EquiCounters, settle: Settle) -> Iterator[pa.RecordBatch]:
         """Hand on the punctuations that are complete."""

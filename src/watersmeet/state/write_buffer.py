@@ -1,0 +1,101 @@
+"""The write buffer of a window: what is written at the end of the step, not at once.
+
+Invariant: a part is either in the buffer or in the store, never in both. A segment's file is either
+in the buffer or (if it has not been evicted) in the local cache. At the end of a step the buffer is
+empty.
+
+Rule: small parts, and the files of all new segments, wait here. A small segment is often merged, or
+dropped, in the step that made it; what is deleted while it waits is never written. That matters
+because each value costs a round trip to Spark's state store. A large part does not wait. When
+more than :data:`LIMIT` bytes have come since the last flush, it is time for the next one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from watersmeet.state.cache import SegmentCache
+from watersmeet.state.segment import Segment
+from watersmeet.state.store import Store
+
+#: A part of at least this many bytes is written at once. And the buffer is full when the segments
+#: that have come since the last flush take more than this in the store.
+LIMIT = 1 << 20
+
+
+@dataclass
+class WriteBuffer:
+    """Parts by name, on their way to the store, and segments by id, on their way to the cache.
+
+    Invariant: ``_size`` is what all segments that have come since the last flush take in the store.
+    A segment counts until the flush, also when it has been dropped meanwhile.
+
+    >>> from watersmeet.state.store import MemoryStore
+    >>> store = MemoryStore()
+    >>> buffer = WriteBuffer(store, SegmentCache("/nowhere", 0))
+    >>> buffer.put("part/1", b"rows"), buffer.put("part/2", b"more rows")
+    (None, None)
+    >>> buffer.delete("part/1")
+    >>> buffer.get("part/2"), store.values
+    (b'more rows', {})
+    >>> buffer.flush()
+    >>> store.values
+    {'part/2': b'more rows'}
+    """
+
+    store: Store
+    cache: SegmentCache
+    _parts: dict[str, bytes] = field(default_factory=dict)
+    _segments: dict[str, Segment] = field(default_factory=dict)
+    _size: int = 0
+
+    # -- parts -----------------------------------------------------------------
+
+    def put(self, name: str, value: bytes) -> None:
+        """Take a new part: a small one waits, a large one is written at once."""
+        if len(value) < LIMIT:
+            self._parts[name] = value
+        else:
+            self.store.put(name, value)
+
+    def get(self, name: str) -> bytes | None:
+        """The part under that name, from the buffer or else from the store."""
+        return self._parts.get(name) or self.store.get(name)
+
+    def delete(self, name: str) -> None:
+        """Delete a part, from the buffer or else from the store."""
+        if self._parts.pop(name, None) is None:
+            self.store.delete(name)
+
+    # -- segments --------------------------------------------------------------
+
+    def add_segment(self, segment_id: str, segment: Segment, *, size: int) -> None:
+        """Take a new segment for the cache; ``size`` is what its parts take in the store."""
+        self._segments[segment_id] = segment
+        self._size += size
+
+    def segment(self, segment_id: str) -> Segment | None:
+        """The segment, if it is still waiting."""
+        return self._segments.get(segment_id)
+
+    def drop_segment(self, segment_id: str) -> None:
+        """Drop a segment, from the buffer or else from the cache."""
+        if self._segments.pop(segment_id, None) is None:
+            self.cache.discard(segment_id)
+
+    # -- flushing --------------------------------------------------------------
+
+    @property
+    def full(self) -> bool:
+        """Is it time to flush, before the end of the step?"""
+        return self._size > LIMIT
+
+    def flush(self) -> None:
+        """Write everything that waits."""
+        for name, value in self._parts.items():
+            self.store.put(name, value)
+        for segment_id, segment in self._segments.items():
+            self.cache.save(segment_id, segment)
+        self._parts.clear()
+        self._segments.clear()
+        self._size = 0
