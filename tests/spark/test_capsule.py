@@ -8,6 +8,7 @@ import pytest
 
 from watersmeet.rows.columns import CODE, PUNCTUATION, TIME, concat
 from watersmeet.rows.ipc import from_ipc
+from watersmeet.rows.route import ByKey
 from watersmeet.rows.shard import shard_numbers
 from watersmeet.spark.capsule import CAPSULE_BYTES, Pack, payloads
 from watersmeet.spark.shards import shard_ids
@@ -34,7 +35,7 @@ def packed(pack: Pack, *batches: pa.RecordBatch) -> dict[int, list[pa.RecordBatc
 def test_every_row_is_in_one_capsule_of_its_shard(count: int) -> None:
     ids = tuple(shard_ids(count))
     batches = [rows_of(list(range(start, start + 50))) for start in range(0, 500, 50)]
-    opened = packed(Pack(1, ids), *batches)
+    opened = packed(Pack(1, ByKey(), ids), *batches)
     for shard, parts in opened.items():
         assert set(shard_numbers(concat(parts).column(CODE), count)) == {ids.index(shard)}
     codes = [code for parts in opened.values() for code in concat(parts).column(CODE).to_pylist()]
@@ -46,7 +47,7 @@ def test_capsules_stay_small_because_spark_hands_over_many_at_once(count: int) -
     random = np.random.default_rng(1)
     texts = pa.array([random.bytes(1000) for _ in range(2000)], pa.binary())
     rows = rows_of(list(range(2000)), text=texts)
-    opened = packed(Pack(0, tuple(shard_ids(count))), rows)
+    opened = packed(Pack(0, ByKey(), tuple(shard_ids(count))), rows)
     parts = [part for parts in opened.values() for part in parts]
     assert max(part.nbytes for part in parts) <= 1.1 * CAPSULE_BYTES
     assert len(parts) <= rows.nbytes / CAPSULE_BYTES + 2 * count
@@ -55,13 +56,13 @@ def test_capsules_stay_small_because_spark_hands_over_many_at_once(count: int) -
 
 def test_a_row_larger_than_a_capsule_has_one_of_its_own() -> None:
     rows = rows_of([1, 2, 3], text=[b"x" * (3 * CAPSULE_BYTES)] * 3)
-    assert [len(part) for part in packed(Pack(0, (0,)), rows)[0]] == [1, 1, 1]
+    assert [len(part) for part in packed(Pack(0, ByKey(), (0,)), rows)[0]] == [1, 1, 1]
 
 
 def test_a_punctuation_of_many_keys_goes_to_every_shard() -> None:
     ids = tuple(shard_ids(2))
     flags = pa.array([False, True, True, False])
-    opened = packed(Pack(0, ids), rows_of([1, None, 2, None], **{PUNCTUATION: flags}))
+    opened = packed(Pack(0, ByKey(), ids), rows_of([1, None, 2, None], **{PUNCTUATION: flags}))
     everywhere = [
         sum(row[CODE] is None and row[PUNCTUATION] for row in concat(opened[shard]).to_pylist())
         for shard in ids

@@ -188,9 +188,9 @@ MISTAKES: dict[str, tuple[Callable[[DataFrame], Any], type[Exception], list[str]
         ["within: missing", "how='left'"],
     ),
     "unknown how": (
-        lambda df: join(df, how="left_outer"),
+        lambda df: join(df, how="left_outter"),
         errors.JoinTypeError,
-        ["how='left_outer'", "Did you mean 'left'?"],
+        ["how='left_outter'", "Did you mean 'left_outer'?"],
     ),
     "a condition that is no SQL": (
         lambda df: join(df, where="a.value <"),

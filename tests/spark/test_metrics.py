@@ -39,7 +39,7 @@ def query(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Stre
     streams = [
         wm.stream(read(spark, folder / name), name, time="t", delay="10 seconds") for name in "ab"
     ]
-    query = start(wm.join(streams, on="k", within="20 seconds", how="left"))
+    query = start(wm.join(streams, on="k", within="20 seconds", how="left", name="a with b"))
     rows = result(spark, query)
     assert rows.num_rows == sum(metrics.results for metrics in wm.metrics(query))
     return query
@@ -48,9 +48,11 @@ def query(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Stre
 def test_there_is_one_record_for_each_batch(query: StreamingQuery) -> None:
     records = wm.metrics(query)
     assert [record.batch for record in records] == [0, 1, 2, 3, 4]
-    assert {record.join for record in records} == {"left join of a and b"}
+    assert {record.join for record in records} == {"a with b"}
     watermarks = [record.watermark for record in records]
     assert watermarks == [None, at(0), at(100), at(100), at(1000)]
+    assert all(isinstance(record, wm.EquiMetrics) for record in records)
+    assert all(record.timestamp.tzinfo is not None for record in records)
 
 
 def test_rows_and_results_are_counted(query: StreamingQuery) -> None:
@@ -96,7 +98,7 @@ def test_work_is_counted(query: StreamingQuery) -> None:
 
 def test_listeners_see_the_same_numbers(query: StreamingQuery) -> None:
     for progress, record in zip(query.recentProgress, wm.metrics(query), strict=True):
-        seen = progress.observedMetrics["watersmeet: left join of a and b"]["step"]["counters"]
+        seen = progress.observedMetrics["watersmeet: a with b"]["step"]["counters"]
         assert seen["results"] == record.results
         assert seen["a.rows"] == record.streams["a"].rows
         assert seen["b.late"] == record.streams["b"].late
@@ -115,6 +117,7 @@ def test_the_state_is_complete_when_only_one_shard_gets_data(
     query = start(wm.join(streams, on="k", within="20 seconds", how="inner"))
     query.awaitTermination()
     records = [record for record in wm.metrics(query) if record.rows]
+    assert {record.join for record in records} == {"inner join of a and b"}
     assert [record.streams["a"].state_rows for record in records] == [100, 100, 101]
     assert [record.streams["b"].state_rows for record in records] == [100, 101, 101]
     assert [record.results for record in records] == [100, 1, 2]
