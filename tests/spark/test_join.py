@@ -369,6 +369,10 @@ def test_two_joins_of_the_same_streams_fit_into_one_query(spark: SparkSession) -
     streams = [wm.stream(spark.range(4), "a"), wm.stream(spark.range(2, 6), "b")]
     both_ways = wm.join(streams, on="id", how="semi").union(wm.join(streams, on="id", how="anti"))
     assert sorted(row.id for row in both_ways.collect()) == [0, 1, 2, 3]
+    twice = wm.join(streams, on="id").union(wm.join(streams, on="id"))
+    assert sorted(row.id for row in twice.collect()) == [2, 2, 3, 3]
+    named = wm.join(streams, on="id", name="ours").union(wm.join(streams, on="id", name="ours"))
+    assert named.count() == 4
 
 
 def test_the_event_time_is_a_timestamp_whatever_sql_means_by_timestamp(
