@@ -4,23 +4,21 @@ One side is *searched*: its index is sorted by (code, time) (see
 :mod:`watersmeet.state.segment`). The other side *searches*: for a row with code c
 and time t the matches are one range of that index: first the range of equal codes,
 by binary search, then, within it, the range of times, by a binary search of all
-ranges at once. Which side is which decides the cost:
+ranges at once. The cost depends on which side is which:
 
 - a stored segment with an index is searched by the new rows (the paper's hash join):
   the cost follows the new rows and the matches, not the size of the segment;
 - a plain one is scanned (nested loops): its rows search among the new ones. The cost
-  follows the stored rows, but nothing had to be kept in order for it. If there are more
-  new rows than stored ones, it is cheaper to make an index of the segment, use it, and
-  forget it.
+  follows the stored rows, but no index had to be kept. If there are more new rows than
+  stored ones, it is cheaper to build an index of the segment, use it, and forget it.
 
-Where many search among few, tables take the place of a binary search, which takes a hundred
+Where many rows search among few, a table replaces the binary search, which takes a hundred
 nanoseconds a row. Searched codes that are close together, as numbered things are, get a table
-with a place for every code from the least to the greatest: four nanoseconds a row. Others:
-first a filter, a table of bits with one set for each searched code, drops almost all that
-cannot match, in about a nanosecond a row; those that are left look their codes up in a hash
-table, in ten.
+with a place for every code from the least to the greatest: four nanoseconds a row. For other
+codes, a filter with one bit set for each searched code first drops almost all rows that cannot
+match, in about a nanosecond a row; the rest look their codes up in a hash table, in ten.
 
-The ranges are given out in pieces of bounded size: a row that matches millions
+The ranges are emitted in pieces of bounded size: a row that matches millions
 of stored rows is spread over as many pieces as it needs.
 """
 
@@ -38,12 +36,12 @@ from watersmeet.state.segment import Segment
 
 #: Rows that search in fewer rows than this need not be sorted: all of it stays near.
 NEAR = 1 << 15
-#: Rows that search among at most so many times as many are filtered before.
+#: A filter comes first unless the searched rows are more than this many times the searching ones.
 _FILTER_BELOW = 4
-#: The filter has 32 places for each wanted row, but at most 2 ** so many.
+#: The filter has 32 places for each wanted row, and at most 2 ** _FILTER_BITS.
 _FILTER_BITS = 20
-#: A table has 8 places for each wanted row, or one for each code from the least to the greatest
-#: if that is at most 8 for each that searches; but at most 2 ** so many.
+#: A hash table has 8 places for each wanted row. A table with a place for every code has at most
+#: 8 for each searching row. Neither has more than 2 ** _TABLE_BITS.
 _PLACES = 8
 _TABLE_BITS = 21
 #: 2**64 divided by the golden ratio: Fibonacci hashing spreads runs of integers.
@@ -115,7 +113,7 @@ def spread(low: Ints, high: Ints, size: int) -> Iterator[tuple[Ints, Ints]]:
         yield number, low[number] + np.arange(start, stop) - starts[number]
 
 
-def find(
+def search(
     searchers: Searchers, stored: Segment, before: int | None, after: int | None
 ) -> tuple[Ranges, Index]:
     """The matches of rows in a stored segment, as ranges of an index: the segment's own,
@@ -126,7 +124,7 @@ def find(
         return Ranges(nothing, nothing, nothing, index.order, swapped=False), index
     earliest, latest = int(searchers.times.min()), int(searchers.times.max())
     reach = latest - stored.min_time, stored.max_time - earliest
-    return _search(searchers, index, _Bounds(before, after), reach, swapped=False), index
+    return _search_index(searchers, index, _Bounds(before, after), reach, swapped=False), index
 
 
 def _index_of_some(segment: Segment, wanted: Ints) -> Index:
@@ -148,9 +146,9 @@ def probe(new: Segment, stored: Segment, before: int | None, after: int | None) 
         return Ranges(nothing, nothing, nothing, nothing, swapped=False)
     if stored.has_index or len(stored) < len(new):
         searchers = Searchers.of(new, in_order=len(stored) > max(NEAR, len(new)))
-        return _search(searchers, stored.index, bounds, _reach(new, stored), swapped=False)
+        return _search_index(searchers, stored.index, bounds, _reach(new, stored), swapped=False)
     searchers = Searchers.of(stored, in_order=False)
-    return _search(searchers, new.index, bounds.mirrored, _reach(stored, new), swapped=True)
+    return _search_index(searchers, new.index, bounds.mirrored, _reach(stored, new), swapped=True)
 
 
 @dataclass(frozen=True)
@@ -170,7 +168,7 @@ def _reach(searching: Segment, searched: Segment) -> tuple[int, int]:
     return searching.max_time - searched.min_time, searched.max_time - searching.min_time
 
 
-def _search(
+def _search_index(
     searchers: Searchers, index: Index, bounds: _Bounds, reach: tuple[int, int], *, swapped: bool
 ) -> Ranges:
     found, start = _starts(searchers.codes, index.codes)
@@ -195,21 +193,22 @@ def _starts(codes: Ints, wanted: Ints) -> tuple[Ints, Ints]:
     if len(wanted) <= _FILTER_BELOW * len(codes):
         span = int(wanted[-1]) - int(wanted[0]) + 1
         if span <= min(_PLACES * len(codes), 1 << _TABLE_BITS):
-            return _addressed(codes, wanted, span)
+            return _by_address(codes, wanted, span)
         chosen = np.flatnonzero(_filtered(codes, wanted))
         codes = codes[chosen]
-    found, low = (_looked_up if len(wanted) <= len(codes) else _searched)(codes, wanted)
+    locate = _by_hash_table if len(wanted) <= len(codes) else _by_binary_search
+    found, low = locate(codes, wanted)
     return found if chosen is None else chosen[found], low
 
 
-def _searched(codes: Ints, wanted: Ints) -> tuple[Ints, Ints]:
+def _by_binary_search(codes: Ints, wanted: Ints) -> tuple[Ints, Ints]:
     """The same, by binary search."""
     low = np.searchsorted(wanted, codes, side="left")
     found = np.flatnonzero(wanted[np.minimum(low, len(wanted) - 1)] == codes)
     return found, low[found]
 
 
-def _addressed(codes: Ints, wanted: Ints, span: int) -> tuple[Ints, Ints]:
+def _by_address(codes: Ints, wanted: Ints, span: int) -> tuple[Ints, Ints]:
     """The same, by a table of where each code begins, from the least wanted one to the
     greatest. Its last place is for all other codes."""
     starts = np.flatnonzero(np.append(True, wanted[1:] != wanted[:-1]))
@@ -222,7 +221,7 @@ def _addressed(codes: Ints, wanted: Ints, span: int) -> tuple[Ints, Ints]:
     return found, low[found].astype(np.int64)
 
 
-def _looked_up(codes: Ints, wanted: Ints) -> tuple[Ints, Ints]:
+def _by_hash_table(codes: Ints, wanted: Ints) -> tuple[Ints, Ints]:
     """The same, by a table of where each wanted code begins, at the place it is hashed to. Of
     codes that share a place the last is there; the others are searched for."""
     starts = np.flatnonzero(np.append(True, wanted[1:] != wanted[:-1]))

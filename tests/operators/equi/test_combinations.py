@@ -265,7 +265,7 @@ class TestFanOut:
         assert join.batch(c=rows("c", [7], 2.0)).num_rows == 7
 
 
-class TestSequence:
+class TestProbeOrder:
     """The most selective window is looked into first."""
 
     def test_it_is_measured_and_changes_are_noted(self) -> None:
@@ -305,12 +305,12 @@ class TestSequence:
         assert first == ((2, 1), (2, 0), (0, 1))
 
     def test_only_a_clearly_cheaper_one_is_taken(self) -> None:
-        flow = Flow(meeting=[1.0, 0.5, 0.49], sequence=[1, 2])
-        assert probe_order.reconsider(0, flow, "abc") == []
-        flow.meeting = [1.0, 0.5, 0.2]
-        [note] = probe_order.reconsider(0, flow, "abc")
+        flow = Flow(match_rates=[1.0, 0.5, 0.49], probe_order=[1, 2])
+        assert probe_order.revise(0, flow, "abc") == []
+        flow.match_rates = [1.0, 0.5, 0.2]
+        [note] = probe_order.revise(0, flow, "abc")
         assert note == "new rows of a look into c (met by 20.0%), then b (met by 50.0%) from now on"
-        assert flow.sequence == [2, 1]
+        assert flow.probe_order == [2, 1]
 
 
 class TestDrivers:

@@ -40,7 +40,7 @@ from watersmeet.operators.equi.state import EquiState
 from watersmeet.rows.columns import Ints
 from watersmeet.state.index import Index, sort_order
 from watersmeet.state.manifest import Entry
-from watersmeet.state.probe import Searchers, bisect, find, spread
+from watersmeet.state.probe import Searchers, bisect, search, spread
 from watersmeet.state.segment import Segment
 from watersmeet.state.window import Window
 
@@ -171,13 +171,13 @@ class Combining:
         flow = self._state.flows[driver]
         stored = [bool(window.entries) for window in self._state.windows]
         if probe_order.is_due(flow) and all(stored[:driver] + stored[driver + 1 :]):
-            flow.sample_meeting(self._meeting(driver, lookers))
+            flow.sample_match_rates(self._match_rates(driver, lookers))
             names = [stream.name for stream in self._layout.inputs]
-            notes = probe_order.reconsider(driver, flow, names, through=self._through)
+            notes = probe_order.revise(driver, flow, names, through=self._through)
             self._counters.notes += notes
-        return flow.sequence or self._layout.sequences[driver]
+        return flow.probe_order or self._layout.sequences[driver]
 
-    def _meeting(self, driver: int, lookers: Index) -> list[float]:
+    def _match_rates(self, driver: int, lookers: Index) -> list[float]:
         """The share of new rows that meet something of each stream, from a sample of them."""
         count = len(lookers.codes)
         chosen = np.arange(0, count, max(1, count // probe_order.SAMPLE))
@@ -202,7 +202,7 @@ class Combining:
         latest = None if after is None else int(looking.times.max()) + after
         for entry in window.overlapping(earliest, latest):
             stored = window.open(entry)
-            ranges, index = find(looking, stored, before, after)
+            ranges, index = search(looking, stored, before, after)
             self._counters.probes += len(looking.codes)
             if not len(ranges.low):
                 continue

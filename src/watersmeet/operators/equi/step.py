@@ -53,7 +53,7 @@ from watersmeet.operators.equi.limits import shedding
 from watersmeet.operators.equi.limits.debts import Overflow
 from watersmeet.operators.equi.limits.load import Pacing
 from watersmeet.operators.equi.order.drivers import driven
-from watersmeet.operators.equi.order.runs import STREAM_ORDERS, by_value, only_one, runs
+from watersmeet.operators.equi.order.runs import STREAM_ORDERS, punctuated_first, runs, with_only
 from watersmeet.operators.equi.output import Output
 from watersmeet.operators.equi.pairs import Pairing
 from watersmeet.operators.equi.promises.closing import split
@@ -107,7 +107,7 @@ class EquiJoin:
         pairing = Pairing(self.layout, self._output, state, purging, counters)
         overflow = Overflow(self.layout, state, purging, pairing, counters)
         step = Step(state, counters, purging, pairing, overflow)
-        for chunk, alone in only_one(chunks) if self._by_value else ((c, False) for c in chunks):
+        for chunk, alone in with_only(chunks) if self._by_value else ((c, False) for c in chunks):
             taken: list[pa.RecordBatch | None] = []
             for stream, rows in enumerate(chunk):
                 if rows is not None and len(rows):
@@ -118,7 +118,7 @@ class EquiJoin:
                     rows = purging.checked(stream, rows, counters)
                     rows = pacing.let_in(stream, rows)
                 taken.append(rows)
-            groups = by_value(taken, purging.awaited) if alone else [taken]
+            groups = punctuated_first(taken, purging.awaited) if alone else [taken]
             yield from counted(self._take(groups, step), counters)
         yield from counted(overflow.finish(watermark, paused=pacing.paused), counters)
         finished = purging.finish(counters, overflow.settle, paused=pacing.paused)

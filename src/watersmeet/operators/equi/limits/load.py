@@ -82,7 +82,7 @@ class Pacing:
                 names = [stream.name for stream in self._layout.inputs]
                 weights = calibration.weights(default_folder())
                 flows, windows = self._state.flows, self._state.windows
-                self._counters.notes += index_choice.reconsider(names, flows, windows, weights)
+                self._counters.notes += index_choice.switch_indexes(names, flows, windows, weights)
         lengths = [stream.window for stream in self._layout.inputs]
         share = shedding.remaining(self._shares, self._state.flows, lengths)
         made = self._counters.results - self._results
