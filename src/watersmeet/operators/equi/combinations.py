@@ -4,9 +4,8 @@ A new row, the *driver*, makes a result with each combination of stored rows, on
 stream, that have its key and are close enough in time. No part of a combination is ever stored.
 It takes three passes:
 
-**Search.** New rows probe one window after the other (:mod:`.order.probe_order`). In each segment
-a row finds a range of the index, which gives the number of its matches without touching them. A
-row without a match in one window makes no result, and probes no further one.
+**Probe.** New rows probe one window after the other (:mod:`.combination_probe`). A row without a
+match in one window makes no result, and probes no further one.
 
 **Gather.** The matches of the remaining rows are gathered, stream by stream: a bounded number at
 a time.
@@ -29,45 +28,20 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from watersmeet.operators.equi.combination_probe import CombinationProbe, WindowMatches
 from watersmeet.operators.equi.context import StepContext
 from watersmeet.operators.equi.keys import same_keys
 from watersmeet.operators.equi.limits.fan_out import FanOut
-from watersmeet.operators.equi.order import probe_order
 from watersmeet.operators.equi.output import piece_rows
 from watersmeet.operators.equi.sides import Sides, satisfying
 from watersmeet.rows.columns import Bools, Ints
 from watersmeet.state.index import Index, sort_order
-from watersmeet.state.manifest import Entry
-from watersmeet.state.probe import Searchers, bisect, search, spread
+from watersmeet.state.probe import bisect, spread
 from watersmeet.state.segment import Segment
-from watersmeet.state.window import Window
 
 _ALL = 2**62
 #: Matches are gathered for about this many pieces of results at a time.
 _PIECES_GATHERED = 8
-
-
-@dataclass(frozen=True)
-class SegmentMatches:
-    """Where new rows have matches in one segment: row ``rows[j]`` at the places ``low[j]`` to
-    ``high[j]`` of its index. ``built`` is the index that was built for the search, if the segment
-    is plain."""
-
-    entry: Entry
-    built: Index | None
-    rows: Ints
-    low: Ints
-    high: Ints
-
-
-@dataclass(frozen=True)
-class WindowMatches:
-    """Where new rows have matches in one stream's window, and ``counts``: how many each has."""
-
-    stream: int
-    window: Window
-    segments: list[SegmentMatches]
-    counts: Ints
 
 
 @dataclass(frozen=True)
@@ -104,14 +78,13 @@ class CombinationMatcher:
     def __init__(self, context: StepContext) -> None:
         self._context = context
         self._layout = context.layout
-        self._windows = [stream.window for stream in context.layout.inputs]
-        #: In a left join, every stream is matched with this one.
-        self._through = 0 if context.layout.how == "left" else None
+        self._lengths = [stream.window for stream in context.layout.inputs]
+        self._probe = CombinationProbe(context)
 
     def arrive(self, stream: int, fresh: Segment) -> Iterator[pa.RecordBatch]:
         """The results that new rows make with stored ones; then the new rows are stored."""
         fan_out = FanOut(self._context, stream, fresh)
-        windows, complete = self._search(stream, fresh.index)
+        windows, complete = self._probe.search(stream, fresh.index)
         for matches, rows in self._gather(fresh, windows, complete):
             start = self._start(stream, fresh.index, rows)
             for combinations in self._expand(matches, start, fresh.index, fan_out):
@@ -128,9 +101,7 @@ class CombinationMatcher:
             return
         fresh = Segment.of(rows.filter(pa.array(due)))
         index = fresh.index
-        every = Searchers(index.codes, index.times, None)
-        others = [other for other in range(len(self._windows)) if other != stream]
-        windows = [self._search_window(stream, other, every, len(fresh)) for other in others]
+        windows = self._probe.search_all(stream, index)
         # Rows that match in all streams have been emitted already. Whether they do is certain
         # once keys that share a code have been told apart.
         everywhere = np.logical_and.reduce([window.counts > 0 for window in windows])
@@ -146,82 +117,6 @@ class CombinationMatcher:
                 for combinations in self._expand(present, start, index, None):
                     sides = self._sides(stream, fresh, present, combinations)
                     yield from self._context.output.rows(sides)
-
-    # -- searching ------------------------------------------------------------------
-    # New rows are known by their number in the order of their index: so what they search
-    # for is in order too.
-
-    def _search(self, driver: int, index: Index) -> tuple[list[WindowMatches], Ints]:
-        """The matches of new rows in the other windows, and which rows have some in all."""
-        count = len(index.codes)
-        every = Searchers(index.codes, index.times, None)
-        matching, windows = np.arange(count), []
-        for stream in self._probe_order(driver, index):
-            searchers = every if len(matching) == count else every.only(matching)
-            found = self._search_window(driver, stream, searchers, count)
-            windows.append(found)
-            matching = matching[found.counts[matching] > 0]
-            if not len(matching):
-                break
-        return windows, matching
-
-    def _probe_order(self, driver: int, index: Index) -> Sequence[int]:
-        """In which order to probe the other windows; measured now and then."""
-        state = self._context.state
-        flow = state.flows[driver]
-        stored = [bool(window.entries) for window in state.windows]
-        if probe_order.is_due(flow) and all(stored[:driver] + stored[driver + 1 :]):
-            flow.sample_match_rates(self._match_rates(driver, index))
-            notes = probe_order.revise(driver, flow, self._context.names, through=self._through)
-            self._context.counters.notes += notes
-        return flow.probe_order or self._layout.sequences[driver]
-
-    def _match_rates(self, driver: int, index: Index) -> list[float]:
-        """The share of new rows that have a match in each stream, from a sample of them."""
-        count = len(index.codes)
-        chosen = np.arange(0, count, max(1, count // probe_order.SAMPLE))
-        sample = Searchers(index.codes[chosen], index.times[chosen], None)
-        matched = [
-            np.ones(1)
-            if stream == driver
-            else self._search_window(driver, stream, sample, len(chosen)).counts > 0
-            for stream in range(len(self._windows))
-        ]
-        return [float(some.mean()) for some in matched]
-
-    def _search_window(
-        self, driver: int, stream: int, searchers: Searchers, count: int
-    ) -> WindowMatches:
-        """The matches in one window of some of ``count`` new rows."""
-        window = self._context.state.windows[stream]
-        before, after = self._reach(driver, stream)
-        counts = np.zeros(count, dtype=np.int64)
-        segments: list[SegmentMatches] = []
-        if not len(searchers.codes):
-            return WindowMatches(stream, window, segments, counts)
-        earliest = None if before is None else int(searchers.times.min()) - before
-        latest = None if after is None else int(searchers.times.max()) + after
-        for entry in window.overlapping(earliest, latest):
-            stored = window.open(entry)
-            ranges, index = search(searchers, stored, before, after)
-            self._context.counters.probes += len(searchers.codes)
-            if not len(ranges.low):
-                continue
-            rows = np.asarray(ranges.searchers, dtype=np.int64)
-            counts[rows] += ranges.high - ranges.low  # each row has one range at most
-            built = None if stored.has_index else index
-            segments.append(SegmentMatches(entry, built, rows, ranges.low, ranges.high))
-        return WindowMatches(stream, window, segments, counts)
-
-    def _reach(self, driver: int, stream: int) -> tuple[int | None, int | None]:
-        """How much earlier and how much later than a driver a row of a stream may be."""
-        own, other = self._windows[driver], self._windows[stream]
-        if own is None or other is None:
-            return None, None
-        if self._through is None or self._through in (driver, stream):
-            return other, own
-        by = self._windows[self._through] or 0
-        return other + by, own + by
 
     # -- gathering ------------------------------------------------------------------
 
@@ -279,7 +174,7 @@ class CombinationMatcher:
     def _start(self, driver: int, index: Index, rows: Ints) -> Partial:
         """Combinations of new rows alone."""
         times = index.times[rows]
-        return Partial(rows, (), times, times + (self._windows[driver] or 0))
+        return Partial(rows, (), times, times + (self._lengths[driver] or 0))
 
     def _expand(
         self,
@@ -300,7 +195,7 @@ class CombinationMatcher:
         self, matches: GatheredMatches, partial: Partial, index: Index, fan_out: FanOut | None
     ) -> Iterator[Partial]:
         """The combinations with one more stream."""
-        size = piece_rows(*[matches.rows] * len(self._windows), limit=self._layout.piece)
+        size = piece_rows(*[matches.rows] * len(self._lengths), limit=self._layout.piece)
         numbers = partial.rows - matches.first
         low, high = matches.starts[numbers], matches.starts[numbers + 1]
         if partial.chosen:
@@ -318,7 +213,7 @@ class CombinationMatcher:
         self, matches: GatheredMatches, partial: Partial, low: Ints, high: Ints
     ) -> tuple[Ints, Ints]:
         """Ranges of matches, narrowed to the times that fit what has been chosen."""
-        window, times = self._windows[matches.stream], matches.times
+        window, times = self._lengths[matches.stream], matches.times
         if window is None:
             return low, high
         earliest, latest = partial.newest - window, partial.deadline
@@ -335,10 +230,10 @@ class CombinationMatcher:
         rows, chosen = partial.rows[owner], tuple(before[owner] for before in partial.chosen)
         newest, deadline = partial.newest[owner], partial.deadline[owner]
         times = matches.times[match]
-        until = times + (self._windows[matches.stream] or 0)
-        if self._through is None:
+        until = times + (self._lengths[matches.stream] or 0)
+        if self._probe.through is None:
             newest, deadline = np.maximum(newest, times), np.minimum(deadline, until)
-        elif matches.stream == self._through:
+        elif matches.stream == self._probe.through:
             newest, deadline = times, until
         return Partial(rows, (*chosen, matches.places[match]), newest, deadline)
 

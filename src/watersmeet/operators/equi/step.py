@@ -133,8 +133,8 @@ class EquiJoin:
         self, chunks: Iterable[Rows], watermark: int | None, context: StepContext
     ) -> Iterator[pa.RecordBatch]:
         load, step = Load(context), Step.of(context)
-        numbered = with_only(chunks) if self._value_oriented else ((rows, False) for rows in chunks)
-        for chunk, only in numbered:
+        flagged = with_only(chunks) if self._value_oriented else ((rows, False) for rows in chunks)
+        for chunk, only in flagged:
             rows = [self._accept(i, rows, watermark, step, load) for i, rows in enumerate(chunk)]
             groups = punctuated_first(rows, step.promised.is_punctuated) if only else [rows]
             for number, group in enumerate(groups):
