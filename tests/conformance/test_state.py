@@ -183,7 +183,7 @@ def test_a_merge_forgets_matched_rows(tmp_path: Path) -> None:
 
 def rows_there(run: LocalJoin) -> int:
     """Rows of the first stream in the store, whether they count or not."""
-    return sum(entry.rows for entry in run.run.state(0).windows[0].entries)
+    return sum(entry.rows for entry in run.state(0).windows[0].entries)
 
 
 def test_late_rows_leave_no_trace(tmp_path: Path) -> None:

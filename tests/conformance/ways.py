@@ -99,7 +99,7 @@ def _disturbed(
         return restarted(local, join)
     if disturbance is Disturbance.CRASH:
         lost = restarted(local, join)
-        lost.stores = [_copy(store) for store in local.stores]
+        lost.run.stores = [_copy(store) for store in local.stores]
         lost.batch(**batch)
     elif disturbance is Disturbance.CACHE_LOST:
         shutil.rmtree(local.folder, ignore_errors=True)

@@ -56,7 +56,7 @@ def test_a_table_finds_what_a_search_finds_however_many_share_a_place(
     sorted_codes = np.sort(np.array(wanted, dtype=np.int64))
     codes = np.array(wanted + others, dtype=np.int64)
     with mock.patch.object(probing, "_TABLE_BITS", bits):
-        found, starts = probing._looked_up(codes, sorted_codes)
+        found, starts = probing._by_hash_table(codes, sorted_codes)
     assert found.tolist() == np.flatnonzero(np.isin(codes, sorted_codes)).tolist()
     assert starts.tolist() == np.searchsorted(sorted_codes, codes[found]).tolist()
 
@@ -72,9 +72,9 @@ def test_a_place_for_every_code_finds_what_a_search_finds(
 ) -> None:
     sorted_codes = np.sort(np.array([least + code for code in wanted], dtype=np.int64))
     codes = np.array([least + code for code in range(41)] + others, dtype=np.int64)
-    with mock.patch.object(probing, "_addressed", wraps=probing._addressed) as addressed:
+    with mock.patch.object(probing, "_by_address", wraps=probing._by_address) as by_address:
         found, starts = probing._starts(codes, sorted_codes)
-    assert addressed.called
+    assert by_address.called
     assert found.tolist() == np.flatnonzero(np.isin(codes, sorted_codes)).tolist()
     assert starts.tolist() == np.searchsorted(sorted_codes, codes[found]).tolist()
 

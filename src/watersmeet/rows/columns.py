@@ -45,6 +45,13 @@ def codes_of(rows: pa.RecordBatch) -> Ints:
     return codes
 
 
+def has_code(rows: pa.RecordBatch) -> Bools:
+    """Which rows have a code. Data without one matches nothing; a punctuation without one is
+    about more than one key."""
+    valid: Bools = rows.column(CODE).is_valid().to_numpy(zero_copy_only=False)
+    return valid
+
+
 def codes_or_zero(rows: pa.RecordBatch) -> Ints:
     """The key codes of rows, zero for a null."""
     codes: Ints = rows.column(CODE).fill_null(0).to_numpy(zero_copy_only=False)

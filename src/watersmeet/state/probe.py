@@ -1,26 +1,25 @@
 """Probing: which stored rows do new rows match, by key and by time?
 
-Invariant: one side *searches*, the other is *searched* and has an index, sorted by (code, time)
-(see :mod:`watersmeet.state.index`). The matches of a searching row are one range of that index.
-The range of equal codes is found by binary search. Within it, the range of times is found by a
-second binary search, for all rows at once.
+One side is *searched*: its index is sorted by (code, time) (see
+:mod:`watersmeet.state.segment`). The other side *searches*: for a row with code c
+and time t the matches are one range of that index: first the range of equal codes,
+by binary search, then, within it, the range of times, by a binary search of all
+ranges at once. The cost depends on which side is which:
 
-Rule: who searches decides the cost.
+- a stored segment with an index is searched by the new rows (the paper's hash join):
+  the cost follows the new rows and the matches, not the size of the segment;
+- a plain one is scanned (nested loops): its rows search among the new ones. The cost
+  follows the stored rows, but no index had to be kept. If there are more new rows than
+  stored ones, it is cheaper to build an index of the segment, use it, and forget it.
 
-- A stored segment with an index is searched by the new rows (the paper's hash join). The cost
-  depends on the new rows and the matches, not on the size of the segment.
-- A plain segment is scanned (the paper's nested loops): its rows search among the new ones. The
-  cost depends on the stored rows, but nobody had to keep them sorted. If there are more new rows
-  than stored ones, it is cheaper to make an index of the segment for this probe.
+Where many rows search among few, a table replaces the binary search, which takes a hundred
+nanoseconds a row. Searched codes that are close together, as numbered things are, get a table
+with a place for every code from the least to the greatest: four nanoseconds a row. For other
+codes, a filter with one bit set for each searched code first drops almost all rows that cannot
+match, in about a nanosecond a row; the rest look their codes up in a hash table, in ten.
 
-A binary search takes about a hundred nanoseconds a row. When many rows search among few, tables are
-faster. If the searched codes are close together (as consecutive numbers are), a table has a place
-for every code from the least to the greatest: four nanoseconds a row. Otherwise a filter comes
-first, a table of bits with one bit set for each searched code. It drops almost all rows that cannot
-match, in about a nanosecond a row. The remaining rows look their codes up in a hash table, in ten.
-
-Matches are returned in pieces of bounded size. A row that matches millions of stored rows is spread
-over several pieces.
+The ranges are emitted in pieces of bounded size: a row that matches millions
+of stored rows is spread over as many pieces as it needs.
 """
 
 from __future__ import annotations
@@ -35,16 +34,14 @@ from watersmeet.rows.columns import Bools, Ints, codes_of, times_of
 from watersmeet.state.index import Index
 from watersmeet.state.segment import Segment
 
-#: Rows that search among fewer rows than this need not be sorted: all of those are in the
-#: processor's cache.
+#: Rows that search in fewer rows than this need not be sorted: all of it stays near.
 NEAR = 1 << 15
-#: Searching rows are filtered first if the searched side has at most this many times as many rows.
+#: A filter comes first unless the searched rows are more than this many times the searching ones.
 _FILTER_BELOW = 4
-#: The filter has about 32 places for each wanted row, but at most 2 ** ``_FILTER_BITS``.
+#: The filter has 32 places for each wanted row, and at most 2 ** _FILTER_BITS.
 _FILTER_BITS = 20
-#: A table has one place for each code from the least wanted one to the greatest, if that is at most
-#: 8 places for each searching row. Otherwise it has about 8 places for each wanted code. No table
-#: has more than 2 ** ``_TABLE_BITS`` places.
+#: A hash table has 8 places for each wanted row. A table with a place for every code has at most
+#: 8 for each searching row. Neither has more than 2 ** _TABLE_BITS.
 _PLACES = 8
 _TABLE_BITS = 21
 #: 2**64 divided by the golden ratio: Fibonacci hashing spreads runs of integers.
@@ -53,10 +50,8 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True)
 class Searchers:
-    """Rows that search.
-
-    Invariant: ``codes[i]`` and ``times[i]`` belong to the row at position ``rows[i]``. If ``rows``
-    is None, that is position i."""
+    """Rows that search: ``codes``, ``times`` and ``rows``, their positions (None: in
+    order of position)."""
 
     codes: Ints
     times: Ints
@@ -64,23 +59,19 @@ class Searchers:
 
     @classmethod
     def of(cls, segment: Segment, *, in_order: bool) -> Searchers:
-        """All rows of a segment. With ``in_order`` they are sorted by (code, time)."""
         if in_order or segment.has_index:
             return cls(segment.index.codes, segment.index.times, segment.index.order)
         return cls(codes_of(segment.rows), times_of(segment.rows), None)
 
     def only(self, chosen: Ints) -> Searchers:
-        """Some of the rows, by their place among these."""
         rows = chosen if self.rows is None else self.rows[chosen]
         return Searchers(self.codes[chosen], self.times[chosen], rows)
 
 
 @dataclass(frozen=True)
 class Ranges:
-    """The matches, as ranges of an index.
-
-    Invariant: the row ``searchers[i]`` matches the rows ``order[low[i]:high[i]]`` of the searched
-    side. ``swapped`` says that the stored rows searched among the new ones."""
+    """For searching rows: the matches are ``order[low[i]:high[i]]`` of the searched
+    side. ``swapped``: the stored rows searched among the new ones."""
 
     searchers: npt.NDArray[np.integer]
     low: Ints
@@ -89,15 +80,16 @@ class Ranges:
     swapped: bool
 
     def pieces(self, size: int) -> Iterator[tuple[npt.NDArray[np.integer], ...]]:
-        """Pairs (position of the new row, position of the stored row), at most ``size`` of them at
-        a time."""
+        """Pairs (position of the new row, position of the stored row), at most ``size``
+        at a time."""
         for row, place in spread(self.low, self.high, size):
             pair = self.searchers[row], self.order[place]
             yield pair[::-1] if self.swapped else pair
 
 
 def spread(low: Ints, high: Ints, size: int) -> Iterator[tuple[Ints, Ints]]:
-    """All places in ranges, each with the number of its range, at most ``size`` of them at a time.
+    """What lies in ranges: the number of the range and the place, at most ``size`` of
+    them at a time.
 
     >>> low, high = np.array([4, 9]), np.array([7, 10])
     >>> [(number.tolist(), place.tolist()) for number, place in spread(low, high, 2)]
@@ -121,24 +113,21 @@ def spread(low: Ints, high: Ints, size: int) -> Iterator[tuple[Ints, Ints]]:
         yield number, low[number] + np.arange(start, stop) - starts[number]
 
 
-def find(
+def search(
     searchers: Searchers, stored: Segment, before: int | None, after: int | None
 ) -> tuple[Ranges, Index]:
-    """The matches of rows in a stored segment, as ranges of an index, and that index.
-
-    It is the segment's own index. For a plain segment it is made now, of the rows that may
-    match."""
+    """The matches of rows in a stored segment, as ranges of an index: the segment's own,
+    or, if it is plain, one of its rows that may match."""
     index = stored.index if stored.has_index else _index_of_some(stored, searchers.codes)
     if not len(searchers.codes) or not len(index.codes):
         nothing = np.empty(0, dtype=np.int64)
         return Ranges(nothing, nothing, nothing, index.order, swapped=False), index
     earliest, latest = int(searchers.times.min()), int(searchers.times.max())
     reach = latest - stored.min_time, stored.max_time - earliest
-    return _search(searchers, index, _Bounds(before, after), reach, swapped=False), index
+    return _search_index(searchers, index, _Bounds(before, after), reach, swapped=False), index
 
 
 def _index_of_some(segment: Segment, wanted: Ints) -> Index:
-    """An index of the rows of a plain segment that may match."""
     codes = codes_of(segment.rows)
     chosen = np.flatnonzero(_filtered(codes, wanted)) if len(wanted) else np.arange(0)
     some = Index.of(codes[chosen], times_of(segment.rows)[chosen])
@@ -157,14 +146,14 @@ def probe(new: Segment, stored: Segment, before: int | None, after: int | None) 
         return Ranges(nothing, nothing, nothing, nothing, swapped=False)
     if stored.has_index or len(stored) < len(new):
         searchers = Searchers.of(new, in_order=len(stored) > max(NEAR, len(new)))
-        return _search(searchers, stored.index, bounds, _reach(new, stored), swapped=False)
+        return _search_index(searchers, stored.index, bounds, _reach(new, stored), swapped=False)
     searchers = Searchers.of(stored, in_order=False)
-    return _search(searchers, new.index, bounds.mirrored, _reach(stored, new), swapped=True)
+    return _search_index(searchers, new.index, bounds.mirrored, _reach(stored, new), swapped=True)
 
 
 @dataclass(frozen=True)
 class _Bounds:
-    """How much earlier and later than a searching row a match may be; None means any time."""
+    """How much earlier and later than a searching row a match may be."""
 
     before: int | None
     after: int | None
@@ -175,12 +164,11 @@ class _Bounds:
 
 
 def _reach(searching: Segment, searched: Segment) -> tuple[int, int]:
-    """How much earlier and later than a searching row a searched one can be, at most. Bounds that
-    are wider need no search."""
+    """How much earlier and later than a searching row a searched one can be at most."""
     return searching.max_time - searched.min_time, searched.max_time - searching.min_time
 
 
-def _search(
+def _search_index(
     searchers: Searchers, index: Index, bounds: _Bounds, reach: tuple[int, int], *, swapped: bool
 ) -> Ranges:
     found, start = _starts(searchers.codes, index.codes)
@@ -200,42 +188,42 @@ def _search(
 
 
 def _starts(codes: Ints, wanted: Ints) -> tuple[Ints, Ints]:
-    """Which codes are among the wanted ones, and where each of them begins there. The wanted ones
-    are sorted."""
+    """Which codes are among the wanted ones, which are sorted, and where those begin there."""
     chosen = None
     if len(wanted) <= _FILTER_BELOW * len(codes):
         span = int(wanted[-1]) - int(wanted[0]) + 1
         if span <= min(_PLACES * len(codes), 1 << _TABLE_BITS):
-            return _addressed(codes, wanted, span)
+            return _by_address(codes, wanted, span)
         chosen = np.flatnonzero(_filtered(codes, wanted))
         codes = codes[chosen]
-    found, low = (_looked_up if len(wanted) <= len(codes) else _searched)(codes, wanted)
+    locate = _by_hash_table if len(wanted) <= len(codes) else _by_binary_search
+    found, low = locate(codes, wanted)
     return found if chosen is None else chosen[found], low
 
 
-def _searched(codes: Ints, wanted: Ints) -> tuple[Ints, Ints]:
+def _by_binary_search(codes: Ints, wanted: Ints) -> tuple[Ints, Ints]:
     """The same, by binary search."""
     low = np.searchsorted(wanted, codes, side="left")
     found = np.flatnonzero(wanted[np.minimum(low, len(wanted) - 1)] == codes)
     return found, low[found]
 
 
-def _addressed(codes: Ints, wanted: Ints, span: int) -> tuple[Ints, Ints]:
-    """The same, by a table of where each code begins, from the least wanted one to the greatest.
-    All other codes share the last place."""
+def _by_address(codes: Ints, wanted: Ints, span: int) -> tuple[Ints, Ints]:
+    """The same, by a table of where each code begins, from the least wanted one to the
+    greatest. Its last place is for all other codes."""
     starts = np.flatnonzero(np.append(True, wanted[1:] != wanted[:-1]))
     table = np.full(span + 1, -1, dtype=np.int32)
     table[wanted[starts] - wanted[0]] = starts
-    # As unsigned numbers, codes below the least are far above the greatest.
+    # Unsigned, what is below the least is far above the greatest.
     distance = (codes - wanted[0]).view(np.uint64)
     low = table.take(np.minimum(distance, np.uint64(span)).view(np.int64))
     found = np.flatnonzero(low >= 0)
     return found, low[found].astype(np.int64)
 
 
-def _looked_up(codes: Ints, wanted: Ints) -> tuple[Ints, Ints]:
-    """The same, by a hash table of where each wanted code begins. If several codes hash to one
-    place, the last is there, and the others are found by binary search."""
+def _by_hash_table(codes: Ints, wanted: Ints) -> tuple[Ints, Ints]:
+    """The same, by a table of where each wanted code begins, at the place it is hashed to. Of
+    codes that share a place the last is there; the others are searched for."""
     starts = np.flatnonzero(np.append(True, wanted[1:] != wanted[:-1]))
     bits = min((_PLACES * len(starts)).bit_length(), _TABLE_BITS)
     table = np.zeros(1 << bits, dtype=np.int32)
@@ -257,7 +245,7 @@ def _looked_up(codes: Ints, wanted: Ints) -> tuple[Ints, Ints]:
 
 
 def _ends(index: Index, low: Ints, codes: Ints) -> Ints:
-    """Where the codes that begin at ``low`` end."""
+    """Where the codes end that start at ``low``."""
     if len(codes) < len(index.codes):
         return np.searchsorted(index.codes, codes, side="right")
     last = np.flatnonzero(np.append(index.codes[1:] != index.codes[:-1], True)) + 1
@@ -266,7 +254,7 @@ def _ends(index: Index, low: Ints, codes: Ints) -> Ints:
 
 
 def _filtered(codes: Ints, wanted: Ints) -> Bools:
-    """Which codes may be among the wanted ones; a few of those that pass are not."""
+    """Which codes may be among the wanted ones; a few are let through in error."""
     bits = min(len(wanted).bit_length() + 5, _FILTER_BITS)
     places = np.zeros(1 << bits, dtype=np.bool_)
     places[_place(wanted, bits)] = True
@@ -275,7 +263,6 @@ def _filtered(codes: Ints, wanted: Ints) -> Bools:
 
 
 def _place(codes: Ints, bits: int) -> Ints:
-    """The place of each code in a table of 2 ** ``bits`` places."""
     with np.errstate(over="ignore"):
         spread = codes.view(np.uint64) * _GOLDEN
     spread >>= np.uint64(64 - bits)

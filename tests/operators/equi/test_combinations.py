@@ -3,56 +3,19 @@ tests."""
 
 from __future__ import annotations
 
-import itertools
-from datetime import timedelta
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 import watersmeet as wm
-from tests.conformance.join import START, Batch, Condition, Join, at
-from tests.conformance.strategies import INSTANT
+from tests.conformance.join import Batch, Condition, Join, at
 from tests.conformance.ways import LocalWay
-from tests.oracle import assert_same_rows, multiset
-from watersmeet.errors import OverBudgetError
-from watersmeet.operators.equi.flow import Flow
-from watersmeet.operators.equi.order import probe_order
-from watersmeet.operators.equi.order.drivers import RUNS, driven
-from watersmeet.rows import output
-from watersmeet.spec.budget import Budget
+from tests.operators.equi.many_streams import SECOND, join_of, local, rows
+from tests.oracle import assert_same_rows
 from watersmeet.spec.tuning import DRIVERS
-from watersmeet.testing import LocalJoin, LocalStream
 
 POLICIES = [driver for driver in DRIVERS if driver != "auto"]
-SECOND = timedelta(seconds=1)
-
-
-def join_of(names: str, *, within: Any = 10 * SECOND, how: str = "inner", **further: Any) -> Join:
-    """Streams with the columns `k`, `<name>_t` and `<name>_n`, ten seconds late at most."""
-    streams = {
-        name: LocalStream(
-            pa.schema([("k", pa.int64()), (f"{name}_t", INSTANT), (f"{name}_n", pa.int64())]),
-            time=f"{name}_t",
-            delay=10 * SECOND,
-        )
-        for name in names
-    }
-    return Join(streams, on="k", within=within, how=how, further=further)
-
-
-def local(join: Join, **options: Any) -> LocalJoin:
-    return LocalJoin(join.streams, **(join.options | options))
-
-
-def rows(name: str, keys: Any, seconds: Any) -> pa.Table:
-    """As many rows as keys; `seconds` are their times."""
-    keys = np.asarray(keys, dtype=np.int64)
-    times = np.int64(START.timestamp() * 1e6) + np.int64(np.broadcast_to(seconds, keys.shape) * 1e6)
-    instants = pa.array(times).view(INSTANT)
-    return pa.table({"k": keys, f"{name}_t": instants, f"{name}_n": np.arange(len(keys))})
 
 
 class TestWorkloads:
@@ -205,169 +168,3 @@ class TestLeft:
         assert [row["c_n"] for row in result.to_pylist() if row["k"] == 1] == [0]
         inner = join_of("abc")
         assert LocalWay().run(inner, batches).result.num_rows == 0
-
-
-class TestFanOut:
-    """A key with many rows in every stream."""
-
-    HOT = 100
-
-    def hot(self, join: Join, **options: Any) -> tuple[LocalJoin, pa.Table]:
-        """A hundred rows of key 7 in a and in b, then two rows of it in c."""
-        running = local(join, **options)
-        for name in "ab":
-            running.batch(**{name: rows(name, np.full(self.HOT, 7), 1.0)})
-        return running, running.batch(c=rows("c", [7, 7, 8], 2.0))
-
-    def test_the_product_comes_in_pieces_and_is_reported(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(output, "PIECE", 1_000)
-        join, result = self.hot(join_of("abc"))
-        assert result.num_rows == 2 * self.HOT**2
-        assert max(len(batch) for batch in result.to_batches()) <= 1_000
-        largest = join.counters.largest
-        assert (largest.fanout, largest.stream, largest.key) == (self.HOT**2, "c", "7")
-
-    def test_a_budget_caps_it(self) -> None:
-        budget = Budget(fanout=150, overflow="shed")
-        join, result = self.hot(join_of("abc"), budget=budget)
-        assert result.num_rows == 300
-        assert join.counters.capped == 2
-        _, everything = self.hot(join_of("abc"))
-        assert not multiset(result) - multiset(everything)
-
-    def test_a_cap_that_is_not_reached_changes_nothing(self) -> None:
-        budget = Budget(fanout=self.HOT**2, overflow="shed")
-        join, result = self.hot(join_of("abc"), budget=budget)
-        assert result.num_rows == 2 * self.HOT**2
-        assert join.counters.capped == 0
-
-    def test_a_budget_makes_it_fail(self) -> None:
-        budget = Budget(fanout=150, overflow="fail")
-        with pytest.raises(OverBudgetError, match="row of c with the key 7 makes more than 150"):
-            self.hot(join_of("abc"), budget=budget)
-
-    def test_two_streams_are_watched_too(self) -> None:
-        join = local(join_of("ab"))
-        join.batch(a=rows("a", np.full(50, 7), 1.0))
-        assert join.batch(b=rows("b", [7, 7, 8], 2.0)).num_rows == 100
-        assert (join.counters.largest.fanout, join.counters.largest.key) == (50, "7")
-        capped = local(join_of("ab"), budget=Budget(fanout=20, overflow="shed"))
-        capped.batch(a=rows("a", np.full(50, 7), 1.0))
-        assert capped.batch(b=rows("b", [7, 7, 8], 2.0)).num_rows == 40
-        assert capped.counters.capped == 2
-
-    def test_a_cap_counts_over_segments(self) -> None:
-        join = local(join_of("abc"), budget=Budget(fanout=7, overflow="shed"))
-        for _ in range(3):  # three segments of each
-            join.batch(a=rows("a", [7, 7], 1.0), b=rows("b", [7, 7], 1.0))
-        assert join.batch(c=rows("c", [7], 2.0)).num_rows == 7
-
-
-class TestSequence:
-    """The most selective window is looked into first."""
-
-    def test_it_is_measured_and_changes_are_noted(self) -> None:
-        join = local(join_of("abc"))
-        keys = np.arange(1_000)
-
-        def feed(second: int, b: np.ndarray, c: np.ndarray) -> list[str]:
-            second *= 10  # as long as the window
-            join.batch(a=rows("a", keys, second), b=rows("b", b, second), c=rows("c", c, second))
-            return [note for note in join.counters.notes if "rows of a look" in note]
-
-        # Given b, which has every key, and c, which has hardly any,
-        notes = [note for s in range(3) for note in feed(s, keys, keys[:10])]
-        assert len(notes) == 1
-        assert "look into c (met by 1" in notes[0]
-        assert "then b (met by 1" in notes[0]
-        # when it is the other way round from some time on, that is found out before long.
-        notes = [note for s in range(3, 30) for note in feed(s, keys[:10], keys)]
-        assert len(notes) == 1
-        assert "look into b (met by" in notes[0]
-
-    def test_declared_rates_and_keys_say_where_to_begin(self) -> None:
-        def plan(**facts: tuple[float, float]) -> LocalJoin:
-            streams = {
-                name: LocalStream(
-                    stream.schema,
-                    stream.time,
-                    stream.delay,
-                    rows_per_second=facts[name][0],
-                    distinct_keys=facts[name][1],
-                )
-                for name, stream in join_of("abc").streams.items()
-            }
-            return LocalJoin(streams, on="k", within="10 seconds")
-
-        first = plan(a=(10, 10), b=(10, 10), c=(10, 1e6)).plan.policy.probe_orders
-        assert first == ((2, 1), (2, 0), (0, 1))
-
-    def test_only_a_clearly_cheaper_one_is_taken(self) -> None:
-        flow = Flow(meeting=[1.0, 0.5, 0.49], sequence=[1, 2])
-        assert probe_order.reconsider(0, flow, "abc") == []
-        flow.meeting = [1.0, 0.5, 0.2]
-        [note] = probe_order.reconsider(0, flow, "abc")
-        assert note == "new rows of a look into c (met by 20.0%), then b (met by 50.0%) from now on"
-        assert flow.sequence == [2, 1]
-
-
-class TestDrivers:
-    """In which order streams are taken."""
-
-    def order(
-        self, policy: str, *, new: list[int], stored: list[int], usual: list[float] | None = None
-    ) -> list[int]:
-        names = "abcdef"[: len(new)]
-        batches = [
-            _batch(rows(name, np.arange(count), np.arange(count)), name) if count else None
-            for name, count in zip(names, new, strict=True)
-        ]
-        held = list(stored)
-        taken = []
-        for stream, run in driven(policy, batches, lambda: held, usual or [float(n) for n in new]):
-            taken.append(stream)
-            held[stream] += len(run)
-        return taken
-
-    def test_consumption_rate_takes_the_stream_with_most_rows_first(self) -> None:
-        order = self.order("consumption-rate", new=[5, 5, 5], stored=[1, 1, 1], usual=[2, 9, 4])
-        assert order == [1, 2, 0]
-
-    def test_initial_output_size_takes_what_makes_most_results_now(self) -> None:
-        # a: 10 * 5 * 1, b: 2 * 100 * 1, c: 1 * 100 * 5
-        assert self.order("initial-output-size", new=[10, 2, 1], stored=[100, 5, 1])[0] == 2
-
-    def test_and_decides_again_after_each(self) -> None:
-        # While nothing of b is stored, only b's rows make results; then c's make most.
-        order = self.order("initial-output-size", new=[5, 1, 50], stored=[10, 0, 10])
-        assert order == [1, 2, 0]
-
-    def test_output_rate_takes_the_rows_that_make_most_each(self) -> None:
-        assert self.order("output-rate", new=[1, 1, 1], stored=[3, 2, 1]) == [2, 1, 0]
-
-    def test_round_robin_takes_runs_in_turn(self) -> None:
-        order = self.order("round-robin", new=[96, 96, 48], stored=[0, 0, 0])
-        assert order[:6] == [0, 1, 2, 0, 1, 2]
-        assert len(order) == 20 + 20 + 10  # 240 rows in runs of 5
-
-    def test_timestamp_takes_all_streams_in_order_of_time(self) -> None:
-        first = rows("a", np.arange(60), np.arange(60)[::-1])  # out of order
-        second = rows("b", np.arange(30), np.arange(30) * 2 + 0.5)
-        batches = [_batch(first, "a"), _batch(second, "b")]
-        spans = []
-        for stream, run in driven("timestamp", batches, lambda: [0, 0], [1.0, 1.0]):
-            times = run.column("#time").cast(pa.int64()).to_numpy()
-            assert (np.diff(times) > 0).all()
-            spans.append((stream, times.min(), times.max()))
-        for stream in (0, 1):
-            mine = [span for span in spans if span[0] == stream]
-            assert len(mine) <= RUNS
-            assert all(one[2] < two[1] for one, two in itertools.pairwise(mine))
-        assert [span[1] for span in spans[::2]] == sorted(span[1] for span in spans[::2])
-
-
-def _batch(table: pa.Table, name: str) -> pa.RecordBatch:
-    renamed = table.rename_columns(["#code", "#time", "#2"])
-    return renamed.combine_chunks().to_batches()[0]

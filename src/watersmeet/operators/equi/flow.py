@@ -1,8 +1,8 @@
-"""What has been measured of a stream, in one shard: how much comes, how fast, of how
-many keys; and what was decided because of it.
+"""What has been measured of a stream in one shard: rows, rates and keys; and the choices that
+follow from it.
 
-Averages forget: a micro-batch weighs a tenth, those before it the rest. They are
-kept with the state, so a micro-batch that is run again decides as it did before.
+Averages are exponential: the newest micro-batch weighs a tenth. They are kept with the state, so
+a micro-batch that is run again makes the same choices.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ import numpy as np
 from watersmeet.rows.columns import Ints
 
 _WEIGHT = 0.1
-#: What is measured now and then weighs more.
+#: Match rates are sampled only now and then, so a sample weighs more.
 _SAMPLE_WEIGHT = 0.5
-#: The number of keys is estimated from so many rows of a batch.
+#: The number of keys is estimated from at most this many rows of a batch.
 _SAMPLE = 2048
 
 
 @dataclass
 class Flow:
-    """``rows`` new rows a micro-batch and ``present``, the share of micro-batches that
-    brought any; ``rate``, rows a second of event time; ``newest``, the greatest time
-    seen; ``keys``, about how many distinct ones.
+    """``rows`` are the new rows a micro-batch, and ``present`` is the share of micro-batches that
+    brought any; ``rate`` is in rows a second of event time; ``newest`` is the greatest time
+    seen; ``keys`` is an estimate of the number of distinct keys.
 
-    ``indexed``: is the window held with an index? ``leaning`` counts the micro-batches in
-    a row that spoke for the other way. ``shed_until``: rows up to that time were let go
-    for want of memory.
+    ``indexed``: do new segments get an index? ``switch_votes`` counts the micro-batches in a row
+    in which the other choice was clearly cheaper. ``shed_until``: rows up to that time were
+    discarded for lack of memory.
 
-    ``meeting[i]`` is the share of new rows that meet something of stream i, and
-    ``sequence`` the order in which they look into the other streams' windows; ``sampled``
-    is the step in which that was measured last.
+    ``match_rates[i]`` is the share of new rows that match a row of stream i, and
+    ``probe_order`` the order in which they probe the other streams' windows; ``sampled`` is the
+    step in which the rates were last measured.
     """
 
     rows: float = 0.0
@@ -42,15 +42,15 @@ class Flow:
     keys: float | None = None
     steps: int = 0
     indexed: bool = True
-    leaning: int = 0
+    switch_votes: int = 0
     shed_until: int | None = None
-    meeting: list[float] = field(default_factory=list)
-    sequence: list[int] = field(default_factory=list)
+    match_rates: list[float] = field(default_factory=list)
+    probe_order: list[int] = field(default_factory=list)
     sampled: int | None = None
 
     def arrive(self, rows: int, oldest: int | None, newest: int | None) -> None:
-        """Learn from a micro-batch with data: how many rows of this stream it brought,
-        with times from ``oldest`` to ``newest`` (None: without times)."""
+        """Learn from a micro-batch with data: how many rows of this stream it brought, and their
+        least and greatest time (None: without times)."""
         weight = max(_WEIGHT, 1 / (self.steps + 1))
         self.steps += 1
         self.rows += weight * (rows - self.rows)
@@ -63,11 +63,11 @@ class Flow:
             self.rate = rate if self.rate is None else self.rate + _WEIGHT * (rate - self.rate)
         self.newest = newest if self.newest is None else max(newest, self.newest)
 
-    def sample_meeting(self, shares: list[float]) -> None:
-        """Learn which share of new rows meets something of each stream."""
+    def sample_match_rates(self, shares: list[float]) -> None:
+        """Learn which share of new rows matches a row of each stream."""
         self.sampled = self.steps
-        before = self.meeting or shares
-        self.meeting = [
+        before = self.match_rates or shares
+        self.match_rates = [
             old + _SAMPLE_WEIGHT * (new - old) for old, new in zip(before, shares, strict=True)
         ]
 
@@ -78,7 +78,7 @@ class Flow:
 
 
 def distinct(codes: Ints) -> float:
-    """About how many values such codes have, from how often a few of them meet.
+    """An estimate of the number of distinct values, from how often a sample repeats one.
 
     >>> distinct(np.arange(1000) % 10)
     10.0

@@ -1,4 +1,4 @@
-"""Keys: which are equal that have equal codes, and how one reads."""
+"""Keys behind codes: are two keys with equal codes equal, and how does a key read?"""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def key_at(layout: EquiLayout, stream: int, rows: pa.RecordBatch, position: int)
 
 
 def _equal(left: pa.Array, right: pa.Array) -> Bools:
-    """Are keys equal, as SQL's join sees it? NaN equals NaN; the runtime has made
-    -0.0 into 0.0."""
+    """Which keys are equal, as in a SQL join: NaN equals NaN. (The runtime has replaced -0.0 by
+    0.0.)"""
     if pa.types.is_floating(left.type):
         a, b = left.to_numpy(), right.to_numpy()
         same: Bools = (a == b) | (np.isnan(a) & np.isnan(b))

@@ -1,45 +1,42 @@
 """The equality join of streams, one step at a time.
 
-**Result.** Rows a and b match if their keys are equal, the predicate holds, and
-the earlier one is at most its stream's window older than the later one:
+**Result.** Rows a and b match if their keys are equal, the predicate holds, and the earlier one is
+at most its stream's window older than the later one:
 
     -W_b <= time(b) - time(a) <= W_a
 
 Rows of three and more streams match if each two of them do.
 
-**Each pair once.** A step takes the streams in some order
-(:mod:`.order.drivers`): a stream's new rows first probe what is stored of
-the others (which is what arrived in earlier batches, and the new rows that were taken
-before in this one), and are then stored themselves. So of two rows the one that is stored
-later meets the other, and no pair is met twice; of many, the one that is stored last
-meets all others (:mod:`.combinations`).
+**Each pair once.** A step processes the streams in some order (:mod:`.order.drivers`). A stream's
+new rows first probe what is stored of the others: rows of earlier batches, and new rows that were
+processed before in this one. Then they are stored themselves. So of two rows the one that is
+stored later probes the other, and no pair is found twice; of many, the one that is stored last
+probes all others (:mod:`.combinations`).
 
-**What leaves.** The watermark promises that no row with a time <= watermark
-comes any more (one that does is late, and dropped). So row a is useless when
-time(a) + W_a <= watermark: every later b is further away. That same moment
-proves an outer or anti join's unmatched row. A row's *mark* says that it has
-matched; a row of a semi or anti join that has is done with at once.
+**What expires.** The watermark promises that no row with a time <= watermark comes any more (one
+that does is late, and is dropped). So row a is useless when time(a) + W_a <= watermark: every
+later b is further away. That same moment proves an outer or anti join's unmatched row. A row's
+*mark* says that it has matched. A row of a semi or anti join is discarded when it has matched.
 
-**Which watermark.** Rows of a stream that brought its own watermark may come out
-of another stateful operator of the same query, which gives out what the new
-watermark closes: behind that watermark, but never behind the one of the step
-before. So such rows are late by the previous watermark, as in Spark's own
-operators, and nothing is let go before all new rows have met it.
+**Which watermark.** Rows of a stream that brought its own watermark may come out of another
+stateful operator of the same query, which emits what the new watermark closes: behind that
+watermark, but never behind the one of the step before. So such rows are late by the previous
+watermark, as in Spark's own operators, and no row expires before all new rows have probed it.
 
-**What is known about keys.** A stream may promise that a key comes once, or is over
-(:mod:`.promises.closing`). Rows that can meet nothing any more are then let go,
-or not stored at all (:mod:`.promises.purging`), window or not.
+**What is known about keys.** A stream may promise that a key comes once, or comes no more
+(:mod:`.promises.closing`). Rows that cannot match any more are then discarded
+(:mod:`.promises.purging`), or not stored at all, with or without a window.
 
-**What may vary.** How a window is held (:mod:`.limits.index_choice`) and when its
-expired rows leave: *actively*, whenever the watermark moves, or *lazily*, when the window
-is probed, which spares steps and takes memory. Neither changes the result. What does not
-fit into a budget is shed (:mod:`.limits.shedding`) or stays on disk, and is
-probed at once or, for early results, later (:mod:`.limits.debts`).
+**What may vary.** Whether a window has an index (:mod:`.limits.index_choice`), and when its
+expired rows leave: *actively*, whenever the watermark moves, or *lazily*, when the window is
+probed, which takes more memory and less work. Neither changes the result. What does not fit into
+a budget is shed (:mod:`.limits.shedding`), or stays on disk, and is probed at once or, for early
+results, later (:mod:`.limits.debts`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,19 +44,29 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.operators.base import END_OF_TIME, count_windows
-from watersmeet.operators.equi.combinations import Combining
+from watersmeet.operators.equi.context import StepContext
 from watersmeet.operators.equi.counters import EquiCounters
 from watersmeet.operators.equi.layout import EquiLayout
 from watersmeet.operators.equi.limits import shedding
-from watersmeet.operators.equi.limits.debts import Overflow
-from watersmeet.operators.equi.limits.load import Pacing
+from watersmeet.operators.equi.limits.debts import Debts
+from watersmeet.operators.equi.limits.load import Load
+from watersmeet.operators.equi.matcher import Matcher, matcher_of
 from watersmeet.operators.equi.order.drivers import driven
-from watersmeet.operators.equi.order.runs import STREAM_ORDERS, by_value, only_one, runs
-from watersmeet.operators.equi.pairs import Pairing
-from watersmeet.operators.equi.promises.closing import split
+from watersmeet.operators.equi.order.runs import (
+    STREAM_ORDERS,
+    Rows,
+    punctuated_first,
+    runs,
+    with_only,
+)
+from watersmeet.operators.equi.pair_probe import PairProbe
+from watersmeet.operators.equi.promises.closing import split_punctuations
+from watersmeet.operators.equi.promises.promised import Promised
+from watersmeet.operators.equi.promises.propagating import Propagating
 from watersmeet.operators.equi.promises.purging import Purging
+from watersmeet.operators.equi.promises.violations import accepted
 from watersmeet.operators.equi.state import EquiState
-from watersmeet.rows.columns import CODE, TIME, codes_of, times_of
+from watersmeet.rows.columns import CODE, TIME, codes_of, has_code, times_of
 from watersmeet.rows.shard import Shard
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.segment import Segment
@@ -69,13 +76,27 @@ from watersmeet.state.window import Window
 
 @dataclass(frozen=True)
 class Step:
-    """What the parts of one step share."""
+    """The parts of one step. Each refers to those before it only: see :mod:`.context`."""
 
-    state: EquiState
-    counters: EquiCounters
+    context: StepContext
+    promised: Promised
+    debts: Debts
+    matcher: Matcher
     purging: Purging
-    pairing: Pairing
-    overflow: Overflow
+    propagating: Propagating
+
+    @classmethod
+    def of(cls, context: StepContext) -> Step:
+        promised, probe = Promised(context), PairProbe(context)
+        debts = Debts(context, promised, probe)
+        return cls(
+            context,
+            promised,
+            debts,
+            matcher=matcher_of(context, promised, probe, debts),
+            purging=Purging(context, promised, debts),
+            propagating=Propagating(context, promised, debts),
+        )
 
 
 class EquiJoin:
@@ -83,9 +104,6 @@ class EquiJoin:
 
     def __init__(self, layout: EquiLayout) -> None:
         self.layout = layout
-        #: Does an unmatched row of stream i appear in the result?
-        self._preserved = layout.preserved
-        self._output = layout.output
 
     @property
     def inputs(self) -> list[str]:
@@ -113,9 +131,24 @@ class EquiJoin:
             memory=self.layout.policy.memory,
         )
 
+    def step(
+        self,
+        chunks: Iterable[Rows],
+        watermark: int | None,
+        state: EquiState,
+        counters: EquiCounters,
+    ) -> Iterator[pa.RecordBatch]:
+        """Results of one micro-batch, in pieces.
+
+        A chunk holds new rows of each stream. ``watermark`` is in microseconds, None before there
+        is one. The state changes as the results are taken; commit it when they are all taken."""
+        context = StepContext(self.layout, state, counters)
+        yield from counted(self._results(chunks, watermark, context), counters)
+
     def finish(self, state: EquiState, counters: EquiCounters) -> Iterator[pa.RecordBatch]:
         """Time ends: emit what is unmatched."""
-        return self.advance(END_OF_TIME, state, counters)
+        step = Step.of(StepContext(self.layout, state, counters))
+        yield from counted(self._advance(END_OF_TIME, step, load=None), counters)
 
     def report(self, state: EquiState, counters: EquiCounters) -> None:
         count_windows(state, counters)
@@ -123,62 +156,79 @@ class EquiJoin:
             stream.indexed = sum(entry.indexed for entry in window.entries)
         counters.owed = len(state.debts)
 
-    def step(
-        self,
-        chunks: Iterable[Sequence[pa.RecordBatch | None]],
-        watermark: int | None,
-        state: EquiState,
-        counters: EquiCounters,
+    def _results(
+        self, chunks: Iterable[Rows], watermark: int | None, context: StepContext
     ) -> Iterator[pa.RecordBatch]:
-        """Results of one micro-batch, in pieces.
-
-        A chunk holds new rows of each stream. ``watermark`` is in microseconds,
-        None before there is one. The state changes as the results are taken;
-        commit it when they are all taken."""
-        previous = state.watermark
-        pacing = Pacing(self.layout, state, counters)
-        purging = Purging(self.layout, state, self._output)
-        pairing = Pairing(self.layout, self._output, state, purging, counters)
-        overflow = Overflow(self.layout, state, purging, pairing, counters)
-        step = Step(state, counters, purging, pairing, overflow)
-        for chunk, alone in only_one(chunks) if self._by_value else ((c, False) for c in chunks):
-            taken: list[pa.RecordBatch | None] = []
-            for stream, rows in enumerate(chunk):
-                if rows is not None and len(rows):
-                    rows, punctuations = split(rows, ranges=self.layout.exact)
-                    purging.note(stream, punctuations)
-                    own = self.layout.inputs[stream].own_watermark
-                    rows = self._in_time(stream, rows, previous if own else watermark, counters)
-                    rows = purging.checked(stream, rows, counters)
-                    rows = pacing.let_in(stream, rows)
-                taken.append(rows)
-            groups = by_value(taken, purging.awaited) if alone else [taken]
-            yield from counted(self._take(groups, step), counters)
-        yield from counted(overflow.finish(watermark, paused=pacing.paused), counters)
-        finished = purging.finish(counters, overflow.settle, paused=pacing.paused)
-        yield from counted(finished, counters)
+        load, step = Load(context), Step.of(context)
+        flagged = with_only(chunks) if self._value_oriented else ((rows, False) for rows in chunks)
+        for chunk, only in flagged:
+            rows = [self._accept(i, rows, watermark, step, load) for i, rows in enumerate(chunk)]
+            groups = punctuated_first(rows, step.promised.is_punctuated) if only else [rows]
+            for number, group in enumerate(groups):
+                if number:
+                    yield from self._punctuate(step, paused=False)
+                yield from self._process(group, step)
+        yield from step.debts.finish(watermark, paused=load.paused)
+        step.promised.close_arrived()
+        yield from self._punctuate(step, paused=load.paused)
+        step.promised.save()
         if watermark is not None:
-            yield from self.advance(watermark, state, counters, pacing)
-            state.watermark = watermark
-        pacing.learn()
+            yield from self._advance(watermark, step, load)
+            context.state.watermark = watermark
+        load.learn()
 
-    def _take(
-        self, groups: Sequence[Sequence[pa.RecordBatch | None]], step: Step
-    ) -> Iterator[pa.RecordBatch]:
-        """New rows of all streams, in the order of the schedule; punctuations take effect
-        between groups."""
-        for number, group in enumerate(groups):
-            if number:
-                settle = step.overflow.settle
-                yield from step.purging.punctuate(step.counters, settle, paused=False)
-            for stream, run in self._runs(group, step.state):
-                for part in self._parts(run):
-                    yield from self._arrive(stream, part, step)
+    # -- new rows -------------------------------------------------------------------
 
-    def _runs(
-        self, rows: Sequence[pa.RecordBatch | None], state: EquiState
-    ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """New rows of all streams in the order in which they are taken."""
+    @property
+    def _value_oriented(self) -> bool:
+        """Are rows with a punctuated key processed first? A punctuation takes effect after all
+        rows of its micro-batch that it is about: so they must be in one chunk."""
+        closes = any(stream.closes for stream in self.layout.inputs)
+        return closes and self.layout.policy.schedule.rows == "value"
+
+    def _accept(
+        self,
+        stream: int,
+        rows: pa.RecordBatch | None,
+        watermark: int | None,
+        step: Step,
+        load: Load,
+    ) -> pa.RecordBatch | None:
+        """The new rows to join: neither late nor shed, and as promised. Punctuations among them
+        are collected."""
+        if rows is None or not len(rows):
+            return rows
+        rows, punctuations = split_punctuations(rows, ranges=self.layout.exact)
+        step.promised.punctuate(stream, punctuations)
+        own = self.layout.inputs[stream].own_watermark
+        rows = self._on_time(
+            stream, rows, step.context.state.watermark if own else watermark, step.context
+        )
+        rows = accepted(step.context, step.promised, stream, rows)
+        return load.admit(stream, rows)
+
+    def _on_time(
+        self, stream: int, rows: pa.RecordBatch, watermark: int | None, context: StepContext
+    ) -> pa.RecordBatch:
+        """The rows that are not late; one with a null time never is."""
+        count = context.counters.streams[stream]
+        count.rows += len(rows)
+        if watermark is None or TIME not in rows.schema.names or not len(rows):
+            return rows
+        times = rows.column(TIME).view(pa.int64())
+        on_time = pc.fill_null(pc.greater(times, watermark), True)
+        late = len(rows) - pc.sum(on_time).as_py()
+        count.late += late
+        return rows.filter(on_time) if late else rows
+
+    def _process(self, rows: Rows, step: Step) -> Iterator[pa.RecordBatch]:
+        """Join new rows of all streams, in the order of the schedule."""
+        for stream, run in self._runs(rows, step.context.state):
+            for part in self._parts(run):
+                yield from self._arrive(stream, part, step)
+
+    def _runs(self, rows: Rows, state: EquiState) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """New rows of all streams in the order of the schedule."""
         schedule = self.layout.policy.schedule
         if schedule.streams in STREAM_ORDERS:
             unique = [stream.unique for stream in self.layout.inputs]
@@ -188,42 +238,6 @@ class EquiJoin:
             schedule.streams, rows, lambda: [window.rows for window in state.windows], usual
         )
 
-    @property
-    def _by_value(self) -> bool:
-        closes = any(stream.closes for stream in self.layout.inputs)
-        return closes and self.layout.policy.schedule.rows == "value"
-
-    def advance(
-        self,
-        watermark: int,
-        state: EquiState,
-        counters: EquiCounters,
-        pacing: Pacing | None = None,
-    ) -> Iterator[pa.RecordBatch]:
-        """Let go of what the watermark proves useless; give out what it proves unmatched."""
-        for stream, window in enumerate(state.windows):
-            if window.length is None and watermark < END_OF_TIME:
-                continue
-            until = watermark - (window.length or 0)
-            since = state.settled[stream]
-            if since is not None and until <= since:
-                continue
-            if not self._due(stream, window, until, pacing):
-                continue
-            if self._preserved[stream]:
-                due = self._unmatched(stream, state, since, until, counters)
-                yield from counted(due, counters)
-            window.expire(until)
-            state.settled[stream] = until
-
-    def _due(self, stream: int, window: Window, until: int, pacing: Pacing | None) -> bool:
-        """Shall expired rows leave now? With lazy invalidation, when they have been in the
-        way of a probe, or are more than what they are among."""
-        if self.layout.policy.invalidation == "active" or self._preserved[stream] or pacing is None:
-            return True
-        over = sum(entry.rows for entry in window.entries if entry.max_time <= until)
-        return pacing.probed(stream) or 2 * over > window.rows
-
     def _parts(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The rows, in parts that a memory budget has room for."""
         limit = self.layout.piece
@@ -232,16 +246,73 @@ class EquiJoin:
         for start in range(0, len(rows), size):
             yield rows.slice(start, size)
 
+    def _arrive(self, stream: int, rows: pa.RecordBatch, step: Step) -> Iterator[pa.RecordBatch]:
+        """New rows of one stream probe what is stored of the others, then are stored."""
+        context = step.context
+        rows, unmatchable = self._split_matchable(rows)
+        context.counters.streams[stream].unmatchable += len(unmatchable)
+        if self.layout.preserved[stream]:
+            yield from self.layout.output.alone(stream, unmatchable, np.arange(len(unmatchable)))
+        if not len(rows):
+            return
+        context.state.flows[stream].sample_keys(codes_of(rows))
+        yield from step.matcher.arrive(stream, Segment.of(rows))
+        if self.layout.policy.budget is not None:
+            shedding.fit(self.layout.policy.budget, context.state, context.names)
+
+    def _split_matchable(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        """Rows that can match, and rows that cannot: with a null key, or, where there is a
+        window, with a null time."""
+        needed = [CODE]
+        if TIME in rows.schema.names and any(length is not None for length in self.layout.kept):
+            needed.append(TIME)
+        if not any(rows.column(name).null_count for name in needed):
+            return rows, rows.slice(0, 0)
+        matchable = pa.array(has_code(rows))
+        for name in needed[1:]:
+            matchable = pc.and_(matchable, rows.column(name).is_valid())
+        return rows.filter(matchable), rows.filter(pc.invert(matchable))
+
+    # -- what the step proves -------------------------------------------------------
+
+    def _punctuate(self, step: Step, *, paused: bool) -> Iterator[pa.RecordBatch]:
+        """Let punctuations take effect, after all rows that they are about: close their keys,
+        purge what that makes useless, hand on those that are complete."""
+        step.promised.close_punctuated()
+        yield from step.purging.purge(required=step.propagating.needs_purge, paused=paused)
+        yield from step.propagating.propagate()
+
+    def _advance(self, watermark: int, step: Step, load: Load | None) -> Iterator[pa.RecordBatch]:
+        """Emit the rows that the watermark proves unmatched, and drop expired segments."""
+        state = step.context.state
+        for stream, window in enumerate(state.windows):
+            if window.length is None and watermark < END_OF_TIME:
+                continue
+            until = watermark - (window.length or 0)
+            since = state.settled[stream]
+            if since is not None and until <= since:
+                continue
+            if not self._expires_now(stream, window, until, load):
+                continue
+            if self.layout.preserved[stream]:
+                yield from self._unmatched(stream, since, until, step)
+            window.expire(until)
+            state.settled[stream] = until
+
+    def _expires_now(self, stream: int, window: Window, until: int, load: Load | None) -> bool:
+        """Shall expired rows leave now? With lazy invalidation, if the window has been probed, or
+        if most of its rows have expired."""
+        preserved = self.layout.preserved[stream]
+        if self.layout.policy.invalidation == "active" or preserved or load is None:
+            return True
+        expired = sum(entry.rows for entry in window.entries if entry.max_time <= until)
+        return load.probed(stream) or 2 * expired > window.rows
+
     def _unmatched(
-        self,
-        stream: int,
-        state: EquiState,
-        since: int | None,
-        until: int,
-        counters: EquiCounters,
+        self, stream: int, since: int | None, until: int, step: Step
     ) -> Iterator[pa.RecordBatch]:
-        """What the unmarked rows with a time in (since, until] add to the result."""
-        window = state.windows[stream]
+        """The results for unmarked rows with a time in (since, until]."""
+        window = step.context.state.windows[stream]
         for entry in window.entries:
             if entry.min_time > until or entry.marked == entry.rows:
                 continue
@@ -250,78 +321,7 @@ class EquiJoin:
             due = (times <= until) & ~window.marks(entry) & ~window.gone(entry)
             if since is not None:
                 due &= times > since
-            if len(self.layout.inputs) == 2:
-                yield from self._output.alone(stream, segment.rows, np.flatnonzero(due))
-            elif due.any():
-                combining = Combining(self.layout, self._output, state, counters)
-                yield from combining.incomplete(segment.rows.filter(pa.array(due)))
-
-    def _in_time(
-        self, stream: int, rows: pa.RecordBatch, watermark: int | None, counters: EquiCounters
-    ) -> pa.RecordBatch:
-        """The rows that are not late; a null time is neither early nor late."""
-        count = counters.streams[stream]
-        count.rows += len(rows)
-        if watermark is None or TIME not in rows.schema.names or not len(rows):
-            return rows
-        times = rows.column(TIME).view(pa.int64())
-        in_time = pc.fill_null(pc.greater(times, watermark), True)
-        late = len(rows) - pc.sum(in_time).as_py()
-        count.late += late
-        return rows.filter(in_time) if late else rows
-
-    def _arrive(self, stream: int, rows: pa.RecordBatch, step: Step) -> Iterator[pa.RecordBatch]:
-        """New rows of one stream meet what is stored of the others, then are stored."""
-        rows, unmatchable = self._sift(rows)
-        step.counters.streams[stream].unmatchable += len(unmatchable)
-        if self._preserved[stream]:
-            yield from self._output.alone(stream, unmatchable, np.arange(len(unmatchable)))
-        if not len(rows):
-            return
-        step.state.flows[stream].sample_keys(codes_of(rows))
-        fresh = Segment.of(rows)
-        if len(self.layout.inputs) == 2:
-            yield from self._pair(stream, fresh, step)
-        else:
-            combining = Combining(self.layout, self._output, step.state, step.counters)
-            yield from combining.results(stream, fresh)
-            step.state.windows[stream].add(fresh)
-        if self.layout.policy.budget is not None:
-            names = [layout.name for layout in self.layout.inputs]
-            shedding.fit(self.layout.policy.budget, step.state, names)
-
-    def _pair(self, stream: int, fresh: Segment, step: Step) -> Iterator[pa.RecordBatch]:
-        """New rows of one of two streams meet what is stored of the other, then are stored."""
-        pairing = step.pairing
-        near, far = step.overflow.split(pairing.overlapping(stream, fresh))
-        matched, done = (np.zeros(len(fresh), dtype=np.bool_) for _ in range(2))
-        yield from pairing.results(stream, fresh, near, matched, done)
-        if not far:
-            done |= step.purging.needless(stream, fresh)
-        if pairing.done_when_matched[stream]:
-            done |= matched
-        if self._preserved[stream]:
-            unmatched = np.flatnonzero(done & ~matched)
-            yield from self._output.alone(stream, fresh.rows, unmatched)
-        if done.any():
-            step.counters.streams[stream].dropped += int(done.sum())
-            fresh, matched = Segment.of(fresh.rows.filter(pa.array(~done))), matched[~done]
-        marks = matched if pairing.tracked[stream] else None
-        entry = step.state.windows[stream].add(fresh, marks)
-        yield from step.overflow.note(stream, entry, far)
-
-    def _sift(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        """Rows that can match, and rows that cannot: with a null key, or, where there
-        is a window, with a null time."""
-        needed = [CODE]
-        if TIME in rows.schema.names and any(length is not None for length in self.layout.kept):
-            needed.append(TIME)
-        if not any(rows.column(name).null_count for name in needed):
-            return rows, rows.slice(0, 0)
-        valid = rows.column(CODE).is_valid()
-        for name in needed[1:]:
-            valid = pc.and_(valid, rows.column(name).is_valid())
-        return rows.filter(valid), rows.filter(pc.invert(valid))
+            yield from step.matcher.unmatched(stream, segment.rows, due)
 
 
 def counted(results: Iterator[pa.RecordBatch], counters: EquiCounters) -> Iterator[pa.RecordBatch]:

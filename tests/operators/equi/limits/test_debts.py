@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from tests.conformance.join import Batch, Join, at, table
 from tests.conformance.strategies import INSTANT, Run, examples, limited, runs
 from tests.conformance.ways import LocalWay, restarted
-from tests.operators.equi.promises import test_metadata as promises
+from tests.operators.equi.promises import histories as promises
+from tests.operators.equi.promises import news
 from tests.oracle import Stream, sql_join
 from tests.oracle.compare import assert_same_rows
 from watersmeet.operators.equi.limits import debts as debts_module
@@ -179,10 +180,10 @@ class TestPromises:
     def test_a_row_whose_key_is_over_stays_for_what_it_owes(self, tmp_path: Path) -> None:
         join = punctuated(tmp_path)
         for key in range(8):
-            join.batch(b=promises.access(key))
-        join.batch(b=promises.access(("end", 0)))
+            join.batch(b=news.access(key))
+        join.batch(b=news.access(("end", 0)))
         # It comes late, its match is on disk, and nothing of its key will come any more.
-        found = join.batch(a=promises.access(0))
+        found = join.batch(a=news.access(0))
         assert join.counters.deferred > 0
         assert found.column("sno").to_pylist() == [0]
         assert join.state_rows() == [0, 8]
@@ -190,9 +191,9 @@ class TestPromises:
     def test_a_punctuation_leaves_after_all_results_it_covers(self, tmp_path: Path) -> None:
         join = punctuated(tmp_path, emit_punctuations=True)
         for key in range(8):
-            join.batch(b=promises.access(key))
-        join.batch(b=promises.access(("end", 0)))
-        found = join.batch(a=promises.access(0, ("end", 0)))
+            join.batch(b=news.access(key))
+        join.batch(b=news.access(("end", 0)))
+        found = join.batch(a=news.access(0, ("end", 0)))
         assert found.column("is_punctuation").to_pylist() == [False, True, True]
 
 
@@ -274,8 +275,7 @@ def test_promises_and_stages_together() -> None:
     def check(history: promises.History, memory: int, most: int) -> None:
         nonlocal deferred
         batches = [
-            {"a": promises.access(*a), "b": promises.access(*b)}
-            for a, b in [*history.batches, ([], [])]
+            {"a": news.access(*a), "b": news.access(*b)} for a, b in [*history.batches, ([], [])]
         ]
         options = {**history.options, **EARLY}
         shards = options.pop("shards")
@@ -352,9 +352,9 @@ def test_debts_that_outlast_a_step_and_promises() -> None:
         history = Promising(unique, steps)
         streams = {
             "a": LocalStream(
-                PROMISING, "t", timedelta(seconds=4), unique=unique, punctuation=promises.END
+                PROMISING, "t", timedelta(seconds=4), unique=unique, punctuation=news.END
             ),
-            "b": LocalStream(PROMISING, "t", timedelta(seconds=4), punctuation=promises.END),
+            "b": LocalStream(PROMISING, "t", timedelta(seconds=4), punctuation=news.END),
         }
         options: dict[str, Any] = {
             "on": "k",
@@ -426,4 +426,4 @@ class Promising:
         """The data that is not late."""
         join = Join({name: LocalStream(PROMISING, "t", timedelta(seconds=4)) for name in "ab"}, "k")
         rows = join.arrivals(self.batches).accepted
-        return {name: promises.data(table) for name, table in rows.items()}
+        return {name: news.data(table) for name, table in rows.items()}

@@ -1,7 +1,7 @@
-"""Punctuations that are handed on, at random: never before what they cover, and in the end all.
+"""Punctuations that are handed on: never before what they cover, and in the end all.
 
-Both streams are punctuated, by single keys and by ranges. In a micro-batch rows have no order
-that a consumer could rely on, so what counts are the results of later ones.
+At random, both streams are punctuated, by single keys and by ranges. In a micro-batch rows have
+no order that a consumer could rely on, so what counts are the results of later ones.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from tests.conformance.join import table
+from tests.conformance.join import at, table
 from tests.conformance.strategies import examples
+from tests.operators.equi.promises.news import END as ACCESS_END
+from tests.operators.equi.promises.news import access, joined, news
 from watersmeet.spec.stream import Punctuation
 from watersmeet.spec.tuning import Tuning
 from watersmeet.state.manifest import Manifest
@@ -28,6 +31,97 @@ COLUMNS = [("k", pa.int64()), ("n", pa.int64()), ("end", pa.bool_())]
 SCHEMA = pa.schema([*COLUMNS, ("low", pa.int64()), ("high", pa.int64())])
 END = Punctuation(when='"end"', low="low", high="high")
 KEYS = 12
+
+
+class TestPropagation:
+    def test_a_punctuation_leaves_when_its_results_have(self, tmp_path: Path) -> None:
+        join = joined(tmp_path, emit_punctuations=True)
+        first = join.batch(access=access(1, ("end", 1)))
+        assert len(first) == 0, "its news may still come"
+        second = join.batch(news=news(1))
+        assert second.column("is_punctuation").to_pylist() == [False, True]
+        assert second.column("sno").to_pylist() == [1, 1]
+        assert second.column("title").to_pylist() == ["news 1", None]
+
+    def test_many_to_many_needs_both(self, tmp_path: Path) -> None:
+        schema = pa.schema([("k", pa.string()), ("end", pa.bool_())])
+        stream = LocalStream(schema, punctuation=ACCESS_END)
+        join = LocalJoin(
+            {"a": stream, "b": stream},
+            on="k",
+            goal="memory",
+            emit_punctuations=True,
+            how="full",
+            folder=str(tmp_path),
+        )
+
+        def rows(*values: tuple[str, bool]) -> pa.Table:
+            return table(schema, list(values))
+
+        assert len(join.batch(a=rows(("x", False), ("x", True)))) == 0
+        result = join.batch(b=rows(("x", False), ("x", False), ("x", True)))
+        assert result.column("is_punctuation").to_pylist() == [False, False, True, True]
+        # A row whose key is over in the other stream is proven unmatched at once.
+        join.batch(b=rows(("y", True)))
+        lone = join.batch(a=rows(("y", False)))
+        assert lone.column("k").to_pylist() == ["y"]
+        assert join.state_rows() == [0, 0]
+
+    @pytest.mark.parametrize("how", ["right", "full"])
+    def test_it_leaves_after_an_unmatched_row_whose_one_is_too_far_away(
+        self, tmp_path: Path, how: str
+    ) -> None:
+        instant = pa.timestamp("us", "UTC")
+        schema = pa.schema([("k", pa.int64()), ("t", instant), ("end", pa.bool_())])
+        timed = {"time": "t", "delay": "1 hour"}
+        join = LocalJoin(
+            {
+                "a": LocalStream(schema, unique=True, **timed),
+                "b": LocalStream(schema, punctuation=ACCESS_END, **timed),
+            },
+            on="k",
+            within="6 seconds",
+            how=how,
+            goal="memory",
+            emit_punctuations=True,
+            folder=str(tmp_path),
+        )
+        join.batch(b=table(schema, [(1, at(0), False), (1, at(0), True)]))
+        result = join.batch(a=table(schema, [(1, at(9), False)]))
+        lone = [False] * (2 if how == "full" else 1)
+        assert result.column("is_punctuation").to_pylist() == [*lone, True]
+        assert join.state_rows() == [0, 0]
+
+    def test_two_joins_in_a_row(self, tmp_path: Path) -> None:
+        """The second join's state is purged by what the first hands on."""
+        first = joined(tmp_path / "1", emit_punctuations=True)
+        schema = pa.schema(
+            [("sno", pa.int64()), ("ip", pa.string()), ("is_punctuation", pa.bool_())]
+        )
+        pages = pa.schema([("sno", pa.int64()), ("page", pa.string())])
+        second = LocalJoin(
+            {
+                "pages": LocalStream(pages, unique=True),
+                "read": LocalStream(schema, punctuation=Punctuation(when="is_punctuation")),
+            },
+            on="sno",
+            goal="memory",
+            folder=str(tmp_path / "2"),
+        )
+        found = 0
+        for step in range(20):
+            result = first.batch(
+                news=news(step), access=access(step, step, *([("end", step - 1)] if step else []))
+            )
+            out = second.batch(
+                pages=table(pages, [(step, f"page {step}")]), read=result.select(schema.names)
+            )
+            found += len(out)
+            assert second.state_rows()[0] <= 2
+        assert found == 40
+
+
+# --- at random
 
 #: A row of a key, or the keys from low to high being over.
 Item = int | tuple[int, int]

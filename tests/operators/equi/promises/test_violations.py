@@ -1,5 +1,6 @@
-"""Streams that break their promises at random: what the operator can see of it, it sees.
+"""Streams that break their promises: what the operator can see of it, it sees.
 
+At random,
 :class:`Model` says, in plain Python over keys, which rows are violations that an operator
 sees: rows of a key that is over in the shard, and rows of a unique key while an earlier
 one is stored. What comes out is compared with the oracle's result over the rows let in.
@@ -12,6 +13,7 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,8 @@ from hypothesis import strategies as st
 
 from tests.conformance.join import table
 from tests.conformance.strategies import examples
+from tests.operators.equi.promises.news import END as ACCESS_END
+from tests.operators.equi.promises.news import access, joined, news, pairs
 from tests.oracle import Stream, sql_join
 from tests.oracle.compare import multiset
 from watersmeet.errors import ViolationError
@@ -33,6 +37,72 @@ _COLUMNS = {"k": pa.int64(), "n": pa.int64(), "end": pa.bool_()}
 SCHEMA = pa.schema(_COLUMNS | {"low": pa.int64(), "high": pa.int64()})
 END = Punctuation(when='"end"', low="low", high="high")
 FAR = 10**9
+
+
+class TestViolations:
+    def test_fail_names_stream_key_and_promise(self, tmp_path: Path) -> None:
+        join = joined(tmp_path)
+        join.batch(access=access(("end", 4)))
+        with pytest.raises(ViolationError) as raised:
+            join.batch(access=access(3, 4))
+        message = str(raised.value)
+        assert message.startswith("stream 'access' brought 1 row(s)")
+        assert "with the key 4: a punctuation has closed it" in message
+        assert "violations='drop'" in message
+
+    def test_a_second_row_of_a_unique_key(self, tmp_path: Path) -> None:
+        join = joined(tmp_path)
+        with pytest.raises(ViolationError, match="key 1: unique=True says that a key comes once"):
+            join.batch(news=news(1, 2, 1))
+        join.batch(news=news(5))
+        with pytest.raises(ViolationError, match="key 5"):
+            join.batch(news=news(5))
+
+    def test_drop_counts_and_keep_keeps(self, tmp_path: Path) -> None:
+        drop = joined(tmp_path / "drop", violations="drop")
+        drop.batch(news=news(1, 1), access=access(("end", 2)))
+        assert drop.counters.streams[0].violations == 1
+        assert len(drop.batch(access=access(1, 2, 2))) == 1
+        assert drop.counters.streams[1].violations == 2
+        keep = joined(tmp_path / "keep", violations="keep")
+        keep.batch(news=news(1, 1), access=access(("end", 2)))
+        assert len(keep.batch(access=access(1, 2, 2))) == 2
+        assert keep.counters.streams[1].violations == 2
+
+    @pytest.mark.parametrize("violations", ["drop", "keep"])
+    def test_a_key_that_is_over_does_not_hide_one_that_comes_twice(
+        self, tmp_path: Path, violations: str
+    ) -> None:
+        both = {"unique": True, "punctuation": ACCESS_END}
+        join = joined(tmp_path, news={}, access=both, violations=violations, unbounded=True)
+        join.batch(access=access(1, ("end", 2)))
+        join.batch(access=access(2, 1, 3, 3, 2, None, None))
+        assert join.counters.streams[1].violations == 4
+        result = join.batch(news=news(1, 2, 3))
+        kept = {"drop": [(1, "ip 0"), (3, "ip 2")]}
+        kept["keep"] = sorted([*kept["drop"], (1, "ip 1"), (2, "ip 0"), (2, "ip 4"), (3, "ip 3")])
+        assert pairs(result) == kept[violations]
+
+    @pytest.mark.parametrize(
+        ("numbers", "key", "promise"),
+        [
+            ((3, 2, 3), 2, "a punctuation or arrival='clustered' has closed it"),
+            ((3, 3, 2), 3, "unique=True says that a key comes once"),
+        ],
+    )
+    def test_of_two_broken_promises_the_first_row_s_is_named(
+        self, tmp_path: Path, numbers: tuple[int, ...], key: int, promise: str
+    ) -> None:
+        all_three = {"unique": True, "arrival": "clustered", "punctuation": ACCESS_END}
+        join = joined(tmp_path, news={}, access=all_three, unbounded=True)
+        join.batch(access=access(1, ("end", 2)))
+        with pytest.raises(ViolationError) as raised:
+            join.batch(access=access(*numbers))
+        assert "brought 2 row(s)" in str(raised.value)
+        assert f"the key {key}: {promise}." in str(raised.value)
+
+
+# --- at random, against a model and the oracle
 
 
 @dataclass(frozen=True)

@@ -1,33 +1,33 @@
-"""Three stages, for a state that is larger than its memory: early results first.
+"""Deferred probes: early results for a state that is larger than its memory.
 
-A join of two streams with ``goal="early"`` and a budget of memory whose overflow is spilled
-answers in stages (metadata paper, section 5.2; the policy is XJoin's):
+A join of two streams with ``goal="early"`` and a memory budget that spills works in stages
+(metadata paper, section 5.2; the policy is XJoin's):
 
-1. **In memory.** New rows meet the *resident* segments: the newest of both windows, as many
-   as fit into the memory that a shard has for open segments. For every other segment that
-   they may match, a *debt* is noted: (the new segment, the old one).
-2. **Memory and disk.** When a step brings no rows, debts are worked off: both segments are
-   opened, and what had to meet meets.
-3. **Clean-up.** Whatever would make a debt's rows leave, or call one of them unmatched,
-   waits until the debt is worked off; so does the end of the input.
+1. **In memory.** New rows probe the *resident* segments: the newest of both windows, as many as
+   fit into the memory that a shard has for open segments. For every other segment that they may
+   match, a *debt* is recorded: (the new segment, the old one).
+2. **Memory and disk.** When a step brings no rows, debts are settled: the rows of the new segment
+   probe the old one.
+3. **Clean-up.** A debt is settled before rows of its segments are discarded, expire, or are
+   called unmatched; and before the input ends.
 
-**Each pair once.** Of two rows that match, the one that is stored later either meets the
-other at once or has a debt with its segment; a debt is worked off once, and until then
-neither segment is merged, written anew or dropped.
+**Each pair once.** Of two rows that match, the one that is stored later either probes the other
+at once or has a debt with its segment. A debt is settled once, and until then neither segment is
+merged, rewritten or dropped.
 
-**By when.** A pair's event time is at least the greater of both segments' least times. So
-after a step under watermark w no debt remains for which
+**By when.** A pair's event time is at least the greater of both segments' least times. So after a
+step under watermark w no debt remains for which
 
     max(min_time(new), min_time(old)) <= w
 
-and no result is ever older than the watermark of the step before. Nor does a debt remain
-with a segment whose rows expire or are proven unmatched under w. Where no watermark ever
-moves, nobody would come back for a debt: it is worked off at the end of its step.
+and no result is older than the watermark of the step before. Nor does a debt remain with a
+segment whose rows expire or are proven unmatched under w. Where no watermark ever moves, no step
+would settle a debt: it is settled at the end of its own step.
 
-**What need not wait.** A row that has met its one (unique keys), or is done with when it
-has matched (semi, anti), leaves whatever its segment owes: it will match nothing else. A
-row whose key is over in the other stream may still match what it owes: it is stored, and
-let go when its segment owes nothing any more.
+**What need not wait.** A row that has found its only match (unique keys), or needs only its first
+one (semi, anti), is discarded although its segment has debts: it will match nothing else. A row
+whose key is closed in the other stream may still match what its segment has yet to probe: it is
+stored, and discarded when its segment has no debts any more.
 """
 
 from __future__ import annotations
@@ -37,64 +37,58 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.operators.equi.counters import EquiCounters
-from watersmeet.operators.equi.layout import EquiLayout
-from watersmeet.operators.equi.pairs import Pairing
-from watersmeet.operators.equi.promises.purging import Purging
-from watersmeet.operators.equi.state import Debt, EquiState
+from watersmeet.operators.equi.context import StepContext, other_stream
+from watersmeet.operators.equi.discard import discard
+from watersmeet.operators.equi.pair_probe import PairProbe
+from watersmeet.operators.equi.promises.promised import Promised
+from watersmeet.operators.equi.state import Debt
 from watersmeet.state.manifest import Entry
 from watersmeet.state.memory import resident_of
 from watersmeet.state.segment import Segment
 
-#: No shard has more debts than this; the oldest are worked off first.
+#: No shard has more debts than this; the oldest are settled first.
 MOST_DEBTS = 256
 
 
-class Overflow:
-    """One step's part of the stages: what is probed at once, and what is owed."""
+class Debts:
+    """Decides, in one step, which segments are probed at once; records and settles the debts with
+    the others."""
 
-    def __init__(
-        self,
-        layout: EquiLayout,
-        state: EquiState,
-        purging: Purging,
-        pairing: Pairing,
-        counters: EquiCounters,
-    ) -> None:
-        self._layout = layout
-        self._state = state
-        self._purging = purging
-        self._pairing = pairing
-        self._counters = counters
+    def __init__(self, context: StepContext, promised: Promised, probe: PairProbe) -> None:
+        self._context = context
+        self._promised = promised
+        self._probe = probe
 
     def split(self, entries: Sequence[Entry]) -> tuple[Sequence[Entry], Sequence[Entry]]:
-        """Of stored segments that new rows may match, those to probe now and those to owe."""
-        if not self._layout.policy.in_stages:
+        """Of stored segments that new rows may match, those to probe now and those to defer."""
+        if not self._context.layout.policy.in_stages:
             return entries, ()
         resident = self._resident()
-        far = [e for e in entries if e.id not in resident and e.gone < e.rows]
-        return [e for e in entries if e.id in resident], far
+        deferred = [e for e in entries if e.id not in resident and e.gone < e.rows]
+        return [e for e in entries if e.id in resident], deferred
 
-    def note(
-        self, stream: int, new: Entry | None, far: Iterable[Entry]
+    def defer(
+        self, stream: int, new: Entry | None, deferred: Iterable[Entry]
     ) -> Iterator[pa.RecordBatch]:
-        """Owe a new segment's probes of the far ones; what is too much is worked off."""
-        debts = self._state.debts
+        """Record a new segment's debts with the deferred ones; settle the oldest, if there are
+        too many."""
+        debts = self._context.state.debts
         if new is not None:
-            noted = [Debt(stream, new.id, old.id) for old in far]
-            debts += noted
-            self._counters.deferred += len(noted)
-        yield from self._work_off(debts[: max(0, len(debts) - MOST_DEBTS)])
+            recorded = [Debt(stream, new.id, old.id) for old in deferred]
+            debts += recorded
+            self._context.counters.deferred += len(recorded)
+        yield from self._settle(debts[: max(0, len(debts) - MOST_DEBTS)])
 
     def settle(self, entry: Entry) -> Iterator[pa.RecordBatch]:
-        """Work off what a segment owes, or is owed."""
-        return self._work_off([d for d in self._state.debts if entry.id in (d.new, d.old)])
+        """Settle all debts of a segment, new or old."""
+        debts = self._context.state.debts
+        return self._settle([debt for debt in debts if entry.id in (debt.new, debt.old)])
 
     def finish(self, watermark: int | None, *, paused: bool) -> Iterator[pa.RecordBatch]:
-        """Work off what the end of the step asks for: everything in a pause, or if no timer
-        would come back for it; else what the watermark asks for."""
-        debts = self._state.debts
-        if paused or not (self._layout.policy.in_stages and self._layout.timers):
+        """Settle what is due at the end of the step: all debts if the step brought no rows, or
+        if no timer would start another one; else those that the watermark makes due."""
+        debts, layout = self._context.state.debts, self._context.layout
+        if paused or not (layout.policy.in_stages and layout.timers):
             due = list(debts)
         elif watermark is not None:
             entries = self._entries()
@@ -102,15 +96,15 @@ class Overflow:
         else:
             due = []
         # Segments on disk are opened one after the other, each once.
-        yield from self._work_off(sorted(due, key=lambda debt: debt.old))
+        yield from self._settle(sorted(due, key=lambda debt: debt.old))
 
     def _resident(self) -> set[str]:
         """The newest segments of both windows that fit into memory together."""
-        limit = resident_of(self._layout.policy.memory)
+        limit = resident_of(self._context.layout.policy.memory)
         assert limit is not None, "a join in stages has a budget of memory"
         aged = [
             (entry.max_time, age, entry)
-            for window in self._state.windows
+            for window in self._context.state.windows
             for age, entry in enumerate(window.entries, start=-len(window.entries))
         ]
         newest = [entry for *_, entry in sorted(aged, key=lambda it: it[:2], reverse=True)]
@@ -118,45 +112,52 @@ class Overflow:
         return {entry.id for entry in newest[: int(np.searchsorted(sizes, limit, side="right"))]}
 
     def _entries(self) -> dict[str, Entry]:
-        return {entry.id: entry for window in self._state.windows for entry in window.entries}
+        windows = self._context.state.windows
+        return {entry.id: entry for window in windows for entry in window.entries}
 
     def _is_due(self, debt: Debt, entries: dict[str, Entry], watermark: int) -> bool:
-        both = ((debt.stream, entries[debt.new]), (1 - debt.stream, entries[debt.old]))
+        both = _both(debt, entries)
         if max(entry.min_time for _, entry in both) <= watermark:
             return True
         for stream, entry in both:
-            length = self._state.windows[stream].length
-            ends = entry.min_time if self._layout.preserved[stream] else entry.max_time
+            length = self._context.state.windows[stream].length
+            preserved = self._context.layout.preserved[stream]
+            ends = entry.min_time if preserved else entry.max_time
             if length is not None and ends + length <= watermark:
                 return True
         return False
 
-    def _work_off(self, debts: Sequence[Debt]) -> Iterator[pa.RecordBatch]:
-        entries, owed = self._entries(), self._state.debts
+    def _settle(self, debts: Sequence[Debt]) -> Iterator[pa.RecordBatch]:
+        entries, state = self._entries(), self._context.state
         for debt in debts:
-            owed.remove(debt)
-            new, old = entries[debt.new], entries[debt.old]
-            yield from self._join(debt.stream, new, old)
-            owing = self._state.owing
-            for stream, entry in ((debt.stream, new), (1 - debt.stream, old)):
+            state.debts.remove(debt)
+            both = _both(debt, entries)
+            yield from self._probe_deferred(debt.stream, *(entry for _, entry in both))
+            owing = state.owing
+            for stream, entry in both:
                 if entry.id not in owing:
-                    yield from self._release(stream, entry)
+                    yield from self._discard_closed(stream, entry)
 
-    def _join(self, stream: int, new: Entry, old: Entry) -> Iterator[pa.RecordBatch]:
-        """The rows of two segments meet, as if the new ones had just come."""
-        window = self._state.windows[stream]
-        fresh, there = window.open(new), np.flatnonzero(~window.gone(new))
+    def _probe_deferred(self, stream: int, new: Entry, old: Entry) -> Iterator[pa.RecordBatch]:
+        """The new segment's rows probe the old one, as if they had just come."""
+        window = self._context.state.windows[stream]
+        fresh, present = window.open(new), np.flatnonzero(~window.gone(new))
         if new.gone:
-            fresh = Segment.of(fresh.rows.take(pa.array(there)))
-        matched, met = window.marks(new)[there], np.zeros(len(there), dtype=np.bool_)
-        yield from self._pairing.results(stream, fresh, [old], matched, met)
-        self._pairing.note_matched(stream, new, there[matched])
-        if met.any():
-            yield from self._purging.let_go(stream, new, there[met], self._counters)
+            fresh = Segment.of(fresh.rows.take(pa.array(present)))
+        matched, only_match = window.marks(new)[present], np.zeros(len(present), dtype=np.bool_)
+        yield from self._probe.results(stream, fresh, [old], matched, only_match)
+        self._probe.record_matches(stream, new, present[matched])
+        if only_match.any():
+            yield from discard(self._context, stream, new, present[only_match])
 
-    def _release(self, stream: int, entry: Entry) -> Iterator[pa.RecordBatch]:
-        """Let go of rows that were stored only for what their segment owed."""
-        needless = self._purging.needless(stream, self._state.windows[stream].open(entry))
-        if needless.any():
-            found = np.flatnonzero(needless)
-            yield from self._purging.let_go(stream, entry, found, self._counters)
+    def _discard_closed(self, stream: int, entry: Entry) -> Iterator[pa.RecordBatch]:
+        """Discard rows that were stored only because their segment had debts."""
+        window = self._context.state.windows[stream]
+        closed = self._promised.closed_in_other(stream, window.open(entry))
+        if closed.any():
+            yield from discard(self._context, stream, entry, np.flatnonzero(closed))
+
+
+def _both(debt: Debt, entries: dict[str, Entry]) -> tuple[tuple[int, Entry], tuple[int, Entry]]:
+    """The new and the old segment of a debt, each with its stream."""
+    return (debt.stream, entries[debt.new]), (other_stream(debt.stream), entries[debt.old])

@@ -1,5 +1,8 @@
-"""How many results one new row makes: a key with thousands of rows in every stream makes
-their product. The largest is reported, with its key; a budget can cap it, or fail."""
+"""Fan-out: how many results one new row makes.
+
+A key with thousands of rows in every stream makes their product. The largest fan-out is reported,
+with its key. A budget can cap it, or make the query fail.
+"""
 
 from __future__ import annotations
 
@@ -7,88 +10,81 @@ import numpy as np
 
 from watersmeet.errors import OverBudgetError
 from watersmeet.operators.base import Largest
-from watersmeet.operators.equi.counters import EquiCounters
+from watersmeet.operators.equi.context import StepContext
 from watersmeet.operators.equi.keys import key_at
-from watersmeet.operators.equi.layout import EquiLayout
+from watersmeet.operators.equi.sides import Sides, where
 from watersmeet.rows.columns import Bools, Ints
-from watersmeet.rows.output import Positions, Side
+from watersmeet.rows.output import Positions
 from watersmeet.state.segment import Segment
 
 
 class FanOut:
-    """The results that new rows of one stream have made so far."""
+    """Counts the results that each new row of one stream makes."""
 
-    def __init__(
-        self, layout: EquiLayout, stream: int, fresh: Segment, counters: EquiCounters
-    ) -> None:
-        self._layout = layout
+    def __init__(self, context: StepContext, stream: int, fresh: Segment) -> None:
+        budget = context.layout.policy.budget
+        self._context = context
         self._stream = stream
         self._fresh = fresh
-        self._counters = counters
-        self._limit = None if layout.policy.budget is None else layout.policy.budget.fanout
-        self._fails = layout.policy.budget is not None and layout.policy.budget.overflow == "fail"
-        self._made: Ints = np.zeros(len(fresh), dtype=np.int64)
-        self._cut: Bools = np.zeros(len(fresh) if self._limit else 0, dtype=np.bool_)
+        self._limit = None if budget is None else budget.fanout
+        self._fails = budget is not None and budget.overflow == "fail"
+        self._results: Ints = np.zeros(len(fresh), dtype=np.int64)
+        self._capped: Bools = np.zeros(len(fresh) if self._limit else 0, dtype=np.bool_)
 
-    def wants(self, rows: Positions) -> Bools | slice:
+    def below_cap(self, rows: Positions) -> Bools | slice:
         """Which new rows may make more results."""
         if self._limit is None or self._fails:
             return slice(None)
-        wanted: Bools = self._made[rows] < self._limit
-        self._cut[rows[~wanted]] = True
-        return wanted
+        below: Bools = self._results[rows] < self._limit
+        self._capped[rows[~below]] = True
+        return below
 
-    def admitted(self, sides: dict[int, Side], driver: int) -> dict[int, Side]:
-        """Results that were made of new rows, as far as the budget lets them through."""
-        admitted = self.admit(sides[driver][1])
-        if admitted is None:
-            return sides
-        return {stream: (rows, at[admitted]) for stream, (rows, at) in sides.items()}
-
-    def admit(self, rows: Positions) -> Bools | None:
-        """Which results, each of a new row, the budget lets through; None: all."""
-        if not len(rows):
-            return None
-        admitted = None
-        if self._limit is not None:
-            admitted = self._made[rows] + _rank(rows) < self._limit
-            if admitted.all():
-                admitted = None
-        kept = rows if admitted is None else rows[admitted]
-        if admitted is not None:
-            self._over(rows[~admitted])
-        if len(kept):
-            self._count(kept)
-        return admitted
+    def admit(self, sides: Sides) -> Sides:
+        """The results that the budget allows, of those that new rows make; they are counted."""
+        rows = sides[self._stream][1]
+        if self._limit is not None and len(rows):
+            allowed = self._results[rows] + _rank(rows) < self._limit
+            if not allowed.all():
+                self._exceed(rows[~allowed])
+                sides, rows = where(sides, allowed), rows[allowed]
+        if len(rows):
+            self._count(rows)
+        return sides
 
     def finish(self) -> None:
-        """Count the new rows whose results were cut short."""
-        self._counters.capped += int(self._cut.sum())
+        """Count the new rows whose results were capped."""
+        self._context.counters.capped += int(self._capped.sum())
 
     def _count(self, rows: Positions) -> None:
         least, greatest = int(rows.min()), int(rows.max())
-        made = self._made[least : greatest + 1]
-        made += np.bincount(rows - least, minlength=len(made))
-        most = int(made.argmax())
-        if made[most] > self._counters.largest.fanout:
-            key = key_at(self._layout, self._stream, self._fresh.rows, least + most)
-            name = self._layout.inputs[self._stream].name
-            self._counters.largest = Largest(int(made[most]), name, str(key))
+        results = self._results[least : greatest + 1]
+        results += np.bincount(rows - least, minlength=len(results))
+        most = int(results.argmax())
+        counters = self._context.counters
+        if results[most] > counters.largest.fanout:
+            key = self._key(least + most)
+            counters.largest = Largest(int(results[most]), self._name, str(key))
 
-    def _over(self, rows: Positions) -> None:
+    def _exceed(self, rows: Positions) -> None:
         if not self._fails:
-            self._cut[rows] = True
+            self._capped[rows] = True
             return
-        key = key_at(self._layout, self._stream, self._fresh.rows, int(rows[0]))
         raise OverBudgetError(
-            f"a row of {self._layout.inputs[self._stream].name} with the key {key!r} makes more "
+            f"a row of {self._name} with the key {self._key(int(rows[0]))!r} makes more "
             f"than {self._limit:,} results, and the budget's fanout allows no more. Look into "
             "what that key is; give a larger fanout, or overflow='shed' to leave the rest out."
         )
 
+    @property
+    def _name(self) -> str:
+        return self._context.layout.inputs[self._stream].name
+
+    def _key(self, position: int) -> object:
+        return key_at(self._context.layout, self._stream, self._fresh.rows, position)
+
 
 def _rank(rows: Positions) -> Ints:
-    """How many equal ones come before each.
+    """For each value, how many equal ones come before it.
 
     >>> _rank(np.array([7, 5, 7, 7])).tolist()
     [0, 0, 1, 2]

@@ -1,10 +1,9 @@
-"""How a window is held: with an index, or plain. Decided, and decided again.
+"""Whether a window's segments get an index, or stay plain; and when that choice changes.
 
-After every micro-batch with data the cost model is asked what each window would cost
-either way, for what the streams have brought on average. A window changes its way when
-the other one has been clearly cheaper for several micro-batches in a row. Segments
-that are there stay as they are, and every segment is probed as it is: so a change costs
-nothing, and changes no result.
+After every micro-batch with data the cost model is asked what each window would cost either way,
+for the averages of what the streams have brought. A window switches when the other way has been
+clearly cheaper for several micro-batches in a row. Existing segments stay as they are, and every
+segment is probed by what it has: so a switch costs nothing and changes no result.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ from watersmeet.cost.engine import Direction, Weights, keeping_indexed, keeping_
 from watersmeet.operators.equi.flow import Flow
 from watersmeet.state.window import Window
 
-#: The other way must cost less than this share of the present one's cost,
+#: The other way is clearly cheaper if it costs less than this share of the present one.
 CLEARLY = 0.8
-#: for so many micro-batches in a row.
+#: A window switches when that was so for this many micro-batches in a row.
 PATIENCE = 3
 
 
-def direction(own: Flow, others: Sequence[Flow], stored: float) -> Direction:
-    """The others' new rows probe the stream's own window."""
+def measured_workload(own: Flow, others: Sequence[Flow], stored: float) -> Direction:
+    """What a window has to do: new rows of the other streams probe the stream's own window."""
     return Direction(
         probes=sum(flow.rows for flow in others),
         probing=max((flow.present for flow in others), default=0.0),
@@ -32,22 +31,23 @@ def direction(own: Flow, others: Sequence[Flow], stored: float) -> Direction:
     )
 
 
-def reconsider(
+def switch_indexes(
     names: Sequence[str], flows: Sequence[Flow], windows: Sequence[Window], weights: Weights
 ) -> list[str]:
-    """Let each window change its way of holding rows; what changed, and why."""
+    """Switch each window for which that has been clearly cheaper long enough; notes that say
+    what changed, and why."""
     notes = []
     for position, (name, flow, window) in enumerate(zip(names, flows, windows, strict=True)):
         others = [other for i, other in enumerate(flows) if i != position]
-        d = direction(flow, others, window.rows)
-        indexed, plain = keeping_indexed(d, weights), keeping_plain(d, weights)
+        workload = measured_workload(flow, others, window.rows)
+        indexed, plain = keeping_indexed(workload, weights), keeping_plain(workload, weights)
         present, other = (indexed, plain) if flow.indexed else (plain, indexed)
-        flow.leaning = flow.leaning + 1 if other < CLEARLY * present else 0
-        if flow.leaning >= PATIENCE:
-            flow.indexed, flow.leaning = not flow.indexed, 0
+        flow.switch_votes = flow.switch_votes + 1 if other < CLEARLY * present else 0
+        if flow.switch_votes >= PATIENCE:
+            flow.indexed, flow.switch_votes = not flow.indexed, 0
             way = "with an index" if flow.indexed else "plain"
             notes.append(
-                f"{name} is held {way} from now on: {other / 1e6:.2f} ms a micro-batch instead of "
-                f"{present / 1e6:.2f} ms, for {d}"
+                f"{name} is stored {way} from now on: {other / 1e6:.2f} ms a micro-batch instead "
+                f"of {present / 1e6:.2f} ms, for {workload}"
             )
     return notes

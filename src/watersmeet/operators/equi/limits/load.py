@@ -1,9 +1,8 @@
-"""How much comes, how fast, and what follows from it: one step's part of that.
+"""One step's load: how many rows come, how fast, and what follows from it.
 
-A :class:`Pacing` lives for a step. At its start windows are told how to hold new rows, and
-it is fixed which share of each stream's rows is let in: by what the steps before have
-measured, so that a step that is run again does the same. At its end the step is taken into
-the averages, and windows may change their way (:mod:`.index_choice`).
+At the start of a step it is fixed which windows get an index, and which share of each stream's
+rows is kept: both from what the steps before have measured, so a step that is run again does the
+same. At its end the step enters the averages, and windows may switch (:mod:`.index_choice`).
 """
 
 from __future__ import annotations
@@ -15,13 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.cost import calibration
-from watersmeet.operators.equi.counters import EquiCounters
-from watersmeet.operators.equi.layout import EquiLayout
+from watersmeet.operators.equi.context import StepContext
 from watersmeet.operators.equi.limits import index_choice, shedding
-from watersmeet.operators.equi.state import EquiState
 from watersmeet.rows.columns import TIME
 
-#: How much the newest step weighs in the average of what a step serves.
+#: How much the newest step weighs in the average of the rows a second that steps manage.
 _WEIGHT = 0.3
 
 
@@ -43,18 +40,18 @@ class Arrivals:
             self.newest = max(bounds["max"], bounds["max"] if self.newest is None else self.newest)
 
 
-class Pacing:
-    """What a step knows of its streams' pace."""
+class Load:
+    """What a step brings, and the averages that it enters."""
 
-    def __init__(self, layout: EquiLayout, state: EquiState, counters: EquiCounters) -> None:
-        self._layout = layout
-        self._state = state
-        self._counters = counters
+    def __init__(self, context: StepContext) -> None:
+        self._context = context
         self._began = time.perf_counter()
-        self._results = counters.results
-        self._arrivals = [Arrivals() for _ in layout.inputs]
-        self._hold()
-        self._shares = shedding.kept_shares(layout.policy.budget, state, self._row_width)
+        self._results_before = context.counters.results
+        self._arrivals = [Arrivals() for _ in context.layout.inputs]
+        self._choose_indexes()
+        self._shares = shedding.kept_shares(
+            context.layout.policy.budget, context.state, self._row_width
+        )
 
     @property
     def paused(self) -> bool:
@@ -65,29 +62,30 @@ class Pacing:
         """Have rows come that probe the stream's window?"""
         return any(arrived.rows for i, arrived in enumerate(self._arrivals) if i != stream)
 
-    def let_in(self, stream: int, rows: pa.RecordBatch) -> pa.RecordBatch:
+    def admit(self, stream: int, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The new rows that are not shed."""
         self._arrivals[stream].add(rows)
         kept = shedding.sample(rows, self._shares[stream])
-        self._counters.streams[stream].shed += len(rows) - len(kept)
+        self._context.counters.streams[stream].shed += len(rows) - len(kept)
         return kept
 
     def learn(self) -> None:
-        """Take the step into the averages, and decide by them about the next ones."""
+        """Let the step enter the averages, and make the choices for the next ones."""
+        layout, state, counters = self._context.layout, self._context.state, self._context.counters
         if not self.paused:
             self._average()
-            if any(index.adaptive for index in self._layout.policy.index):
-                names = [stream.name for stream in self._layout.inputs]
-                weights = calibration.weights(self._state.cache.folder)
-                flows, windows = self._state.flows, self._state.windows
-                self._counters.notes += index_choice.reconsider(names, flows, windows, weights)
-        lengths = [stream.window for stream in self._layout.inputs]
-        share = shedding.remaining(self._shares, self._state.flows, lengths)
-        made = self._counters.results - self._results
-        self._counters.full_results += round(made / share) if share else made
+            if any(index.adaptive for index in layout.policy.index):
+                weights = calibration.weights(state.cache.folder)
+                counters.notes += index_choice.switch_indexes(
+                    self._context.names, state.flows, state.windows, weights
+                )
+        lengths = [stream.window for stream in layout.inputs]
+        share = shedding.remaining(self._shares, state.flows, lengths)
+        results = counters.results - self._results_before
+        counters.full_results += round(results / share) if share else results
 
     def _average(self) -> None:
-        state = self._state
+        state = self._context.state
         for flow, arrived in zip(state.flows, self._arrivals, strict=True):
             flow.arrive(arrived.rows, arrived.oldest, arrived.newest)
         seconds = max(time.perf_counter() - self._began, 1e-6)
@@ -95,14 +93,12 @@ class Pacing:
         before = served if state.service is None else state.service
         state.service = before + _WEIGHT * (served - before)
 
-    def _hold(self) -> None:
-        """Hold the windows as the plan says, where it says so; at first, as the declared
-        rates say."""
+    def _choose_indexes(self) -> None:
+        """Fix which windows' new segments get an index: as the policy says; if it may change,
+        as the steps before have chosen."""
+        layout, state = self._context.layout, self._context.state
         for index, flow, window in zip(
-            self._layout.policy.index,
-            self._state.flows,
-            self._state.windows,
-            strict=True,
+            layout.policy.index, state.flows, state.windows, strict=True
         ):
             if not index.adaptive or flow.steps == 0:
                 flow.indexed = index.indexed
@@ -110,5 +106,6 @@ class Pacing:
 
     @property
     def _row_width(self) -> float:
-        """About what a row takes in memory: eight bytes a column and some for the index."""
-        return 8.0 * len(self._layout.output.schema) / len(self._layout.inputs) + 36.0
+        """About what a row takes in memory: eight bytes a column, and some for the index."""
+        layout = self._context.layout
+        return 8.0 * len(layout.output.schema) / len(layout.inputs) + 36.0

@@ -1,12 +1,11 @@
-"""Shedding: what to let go when rows come too fast, or do not fit into memory.
+"""Shedding: which rows to discard when they come too fast, or do not fit into memory.
 
-Rows are shed such that as many results as possible remain (window paper, sections 4.2
-and 4.3): a service rate is divided evenly over the streams, memory goes to the stream
-whose rows are cheapest to keep for a second. What is left is always a part of the full
-result.
+**The rule.** What remains is always a part of the full result, and as large a part as possible
+(window paper, sections 4.2 and 4.3): a service rate is divided evenly over the streams, memory
+goes to the stream whose rows are cheapest to keep for a second.
 
-A row is shed by a hash of its key and time, against a share that was fixed by the
-micro-batches before: so a micro-batch that is run again sheds the same rows.
+A row is shed if the hash of its key and time exceeds a share, which was fixed by the micro-batches
+before: so a micro-batch that is run again sheds the same rows.
 """
 
 from __future__ import annotations
@@ -29,25 +28,26 @@ _SECOND = 1e6
 
 
 def kept_shares(budget: ShardBudget | None, state: EquiState, width: float) -> list[float]:
-    """For each stream, the share of its new rows that is let in; ``width`` is about what
-    a row takes in memory where nothing is stored yet."""
+    """For each stream, the share of its new rows that is kept; ``width`` is an estimate of what
+    a row takes in memory, for a window that is still empty."""
     flows = state.flows
     served = None if budget is None else _served(budget, state)
     rates = [flow.rate or 0.0 for flow in flows]
     if budget is None or served is None or not all(rates):
         return [1.0] * len(flows)
     if budget.memory is None:
-        let_in = shares(rates[0], rates[1], served)
+        kept = shares(rates[0], rates[1], served)
     else:
         widths = [_width(window, width) for window in state.windows]
         seconds = [(window.length or 0) / _SECOND for window in state.windows]
-        let_in = rates_within(
+        kept = rates_within(
             (rates[0], rates[1]), (seconds[0], seconds[1]), served, budget.memory, widths
         )
-    return [min(1.0, part / rate) for part, rate in zip(let_in, rates, strict=True)]
+    return [min(1.0, part / rate) for part, rate in zip(kept, rates, strict=True)]
 
 
 def _served(budget: ShardBudget, state: EquiState) -> float | None:
+    """The rows a second that the shard can process; None: nothing limits them."""
     if budget.rate is not None:
         return budget.rate
     if budget.speed is None or state.service is None:
@@ -56,11 +56,12 @@ def _served(budget: ShardBudget, state: EquiState) -> float | None:
 
 
 def _width(window: Window, default: float) -> float:
+    """The bytes that a row of the window takes, on average."""
     return window.memory / window.rows if window.rows else default
 
 
 def sample(rows: pa.RecordBatch, share: float) -> pa.RecordBatch:
-    """About so large a share of the rows: the same ones each time."""
+    """About that share of the rows: the same ones each time."""
     if share >= 1.0:
         return rows
     codes = codes_or_zero(rows).view(np.uint64)
@@ -73,7 +74,7 @@ def sample(rows: pa.RecordBatch, share: float) -> pa.RecordBatch:
 
 
 def fit(budget: ShardBudget, state: EquiState, names: Sequence[str]) -> None:
-    """Bring the state back to its memory: shrink the windows, or fail."""
+    """If the state exceeds its memory, drop its oldest rows, or fail."""
     memory = budget.memory
     if memory is None or budget.overflow == "spill":
         return
@@ -94,7 +95,7 @@ def fit(budget: ShardBudget, state: EquiState, names: Sequence[str]) -> None:
 
 
 def _shrink(memory: int, state: EquiState) -> None:
-    """Drop the oldest segments, first of the stream that has more than its part."""
+    """Drop the oldest segments, each time of the stream that exceeds its part by most."""
     flows = state.flows
     seconds = [((window.length or 0) + (window.slot or 0)) / _SECOND for window in state.windows]
     widths = [_width(window, 1.0) for window in state.windows]
@@ -102,8 +103,8 @@ def _shrink(memory: int, state: EquiState) -> None:
     kept = windows_within(memory, each, seconds)
     parts = [flow * time for flow, time in zip(each, kept, strict=True)]
     while sum(window.memory for window in state.windows) > memory:
-        over = [window.memory - part for window, part in zip(state.windows, parts, strict=True)]
-        stream = max(range(len(over)), key=over.__getitem__)
+        excess = [window.memory - part for window, part in zip(state.windows, parts, strict=True)]
+        stream = max(range(len(excess)), key=excess.__getitem__)
         dropped = state.windows[stream].drop_oldest()
         assert dropped is not None, "a window over its part holds something"
         flow = flows[stream]
@@ -113,8 +114,8 @@ def _shrink(memory: int, state: EquiState) -> None:
 def remaining(
     shares: Sequence[float], flows: Sequence[Flow], lengths: Sequence[int | None]
 ) -> float:
-    """About which share of the full result is left (equation 9): a result needs rows that
-    were let in on every side, and is the rarer the shorter the windows have become."""
+    """An estimate of the share of the full result that is left (equation 9): a result needs a row
+    of every stream that was not shed, and windows that have become shorter make fewer."""
     share = float(np.prod(shares))
     if all(flow.shed_until is None for flow in flows):
         return share
@@ -124,6 +125,7 @@ def remaining(
 
 
 def _kept(flow: Flow, length: int) -> int:
+    """How much of a window's length is left after its oldest rows were dropped."""
     if flow.shed_until is None or flow.newest is None:
         return length
     return min(length, max(flow.newest - flow.shed_until, 0))

@@ -1,1 +1,1 @@
-"""In which order a step takes new rows, and probes windows."""
+"""In which order a step processes new rows, and probes windows."""

@@ -1,21 +1,21 @@
 """Which stream's new rows drive the join next (multiway paper, section 3.2).
 
-New rows of a micro-batch may be taken in any order: the result is the same, and each
-combination comes out with the last of its rows. What differs is how much work the order
-makes, which results come out first, and whose rows are off the hands first.
+New rows of a micro-batch may be processed in any order: the result is the same, and each
+combination is emitted with the last of its rows. The order decides how much work there is, which
+results are emitted first, and which stream's rows are processed first.
 
-Two policies interleave the streams, and take their rows in short runs:
+Two policies interleave the streams, in short runs:
 
-- ``timestamp``: in order of time, all streams alike;
+- ``timestamp``: all streams in order of time;
 - ``round-robin``: a run of each stream in turn.
 
-Three take all new rows of a stream at once, and order the streams:
+Three process all new rows of a stream at once, and order the streams:
 
-- ``consumption-rate``: first the stream that brings most rows for the results there are;
-- ``initial-output-size``: first the one whose rows are expected to make most results now:
-  their number times the rows stored of every other stream (equation 1; the selectivity of
-  the join is common to all, and does not change the order);
-- ``output-rate``: first the one of which a row is expected to make most results now.
+- ``consumption-rate``: first the stream that usually brings most rows;
+- ``initial-output-size``: first the stream whose new rows are expected to make most results:
+  their number times the rows stored of every other stream (equation 1; the join's selectivity
+  is common to all streams, and does not change the order);
+- ``output-rate``: first the stream of which one row is expected to make most results.
 """
 
 from __future__ import annotations
@@ -26,19 +26,20 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from watersmeet.operators.equi.order.runs import Rows
 from watersmeet.rows.columns import times_of
 
-Rows = Sequence[pa.RecordBatch | None]
 Run = tuple[int, pa.RecordBatch]
-#: How good it is to take a stream next, from: new rows of each stream that are still to be
-#: taken, rows stored of each, rows that each usually brings.
+#: The stream with the highest score comes next. From: a stream, the new rows of each stream, the
+#: rows stored of each, and the rows that each usually brings.
 Score = Callable[[int, Sequence[int], Sequence[int], Sequence[float]], float]
 
-#: The interleaving policies cut a micro-batch into about so many runs of each stream.
+#: The interleaving policies cut a micro-batch into about this many runs of each stream.
 RUNS = 16
 
 
 def _others(stored: Sequence[int], stream: int) -> float:
+    """The number of combinations of stored rows, one of every other stream."""
     return math.prod(float(rows) for i, rows in enumerate(stored) if i != stream)
 
 
@@ -55,8 +56,8 @@ def driven(
     stored: Callable[[], Sequence[int]],
     usual: Sequence[float],
 ) -> Iterator[Run]:
-    """New rows of all streams, run by run, each with its stream. ``stored`` tells how many
-    rows are stored of each stream now, ``usual`` how many each brings on average.
+    """New rows of all streams, run by run, each with its stream. ``stored`` returns how many
+    rows are stored of each stream now; ``usual`` is how many each brings on average.
 
     >>> a, b = (pa.RecordBatch.from_pydict({"n": values}) for values in ([1, 2, 3], [4, 5]))
     >>> runs = driven("initial-output-size", [a, b], lambda: [100, 10], usual=[3, 2])
@@ -103,15 +104,15 @@ def _in_time(rows: Rows) -> Iterator[Run]:
     every = np.sort(np.concatenate(list(times.values())))
     size = max(1, -(-len(every) // RUNS))
     ends = [int(every[end]) for end in range(size, len(every), size)]
-    taken = dict.fromkeys(ordered, 0)
+    starts = dict.fromkeys(ordered, 0)
     for end in [*ends, None]:
         runs = []
         for stream, batch in ordered.items():
-            first = taken[stream]
+            first = starts[stream]
             last = len(batch) if end is None else int(np.searchsorted(times[stream], end))
             if last > first:
                 runs.append((int(times[stream][first]), stream, batch.slice(first, last - first)))
-                taken[stream] = last
+                starts[stream] = last
         for _, stream, run in sorted(runs, key=lambda run: run[:2]):
             yield stream, run
 

@@ -1,9 +1,9 @@
-"""In which order new rows look into the other streams' windows.
+"""In which order new rows probe the other streams' windows.
 
-A row that meets nothing in one window is done with, and looks into no further one. So the
-window in which fewest rows meet something comes first (multiway paper, section 3.1). How
-many do is measured: every few micro-batches, a sample of a stream's new rows looks into all
-windows. A sequence changes when another one is clearly cheaper.
+A row without a match in one window makes no result, and probes no further window. So the most
+selective window comes first: the one in which the smallest share of rows finds a match (multiway
+paper, section 3.1). These *match rates* are measured: every few micro-batches, a sample of a
+stream's new rows probes all windows. A probe order changes when another one is clearly cheaper.
 """
 
 from __future__ import annotations
@@ -13,28 +13,30 @@ from collections.abc import Sequence
 from watersmeet.cost.multiway import most_selective_first, probes
 from watersmeet.operators.equi.flow import Flow
 
-#: A stream's rows are sampled in its first micro-batch and every so many after that;
+#: A stream's rows are sampled in its first micro-batch, and in every EVERY-th after that.
 EVERY = 8
-#: so many of them.
+#: How many rows a sample has.
 SAMPLE = 512
-#: Another sequence must cost less than this share of the present one's cost.
+#: Another probe order must cost less than this share of the present one's cost.
 CLEARLY = 0.9
 
 
 def is_due(flow: Flow) -> bool:
-    """Is it time to sample the stream's new rows? Once in a micro-batch is enough."""
+    """Shall the stream's new rows be sampled now? At most once in a micro-batch."""
     return flow.sampled is None or (flow.steps % EVERY == 0 and flow.sampled != flow.steps)
 
 
-def reconsider(
+def revise(
     driver: int, flow: Flow, names: Sequence[str], *, through: int | None = None
 ) -> list[str]:
-    """Let new rows of a stream take another sequence from now on; what changed, and why."""
-    best = most_selective_first(driver, flow.meeting, through=through)
-    if best == flow.sequence:
+    """Change the probe order of a stream's new rows if another one is clearly cheaper; a note
+    that says what changed, and why."""
+    rates = flow.match_rates
+    best = most_selective_first(driver, rates, through=through)
+    if best == flow.probe_order:
         return []
-    if flow.sequence and probes(best, flow.meeting) > CLEARLY * probes(flow.sequence, flow.meeting):
+    if flow.probe_order and probes(best, rates) > CLEARLY * probes(flow.probe_order, rates):
         return []
-    flow.sequence = best
-    looks = ", then ".join(f"{names[i]} (met by {flow.meeting[i]:.1%})" for i in best)
-    return [f"new rows of {names[driver]} look into {looks} from now on"]
+    flow.probe_order = best
+    windows = ", then ".join(f"{names[i]} (matched by {rates[i]:.1%})" for i in best)
+    return [f"new rows of {names[driver]} probe {windows} from now on"]

@@ -1,24 +1,23 @@
-"""Closed keys: which keys of a stream will not come any more, and how that is known.
+"""Closed keys: the set of keys that a stream will not bring any more.
 
 A key of a stream is *closed* by
 
-- a **punctuation**: a row that says so, for one key, a range of keys, or a pattern of
-  key columns in which null stands for anything;
-- a **clustered** arrival: rows of one key come together, so the keys of earlier
-  micro-batches that the newest one lacks are over;
-- an **ordered** arrival: keys come in ascending order, so those below the greatest are
-  over.
+- a **punctuation**: a row that says so, for one key, a range of keys, or a pattern of key columns
+  in which null stands for any value;
+- a **clustered** arrival: rows of one key come together, so a key of an earlier micro-batch that
+  the newest one lacks is closed;
+- an **ordered** arrival: keys come in ascending order, so all keys below the greatest are closed.
 
-Rows of a micro-batch have no order that Spark would keep, so what a micro-batch closes
-is closed after all of its rows.
+Spark keeps no order among the rows of a micro-batch. So what a micro-batch closes is closed after
+all of its rows.
 
-**The rule** (metadata paper, section 4.3). A row is useless as soon as its key is closed
-in the other stream: it has met all that it can meet. If it is stored, it is let go
-(*purging*); if it has just come, it is not stored (*dropping on the fly*). Likewise a row
-that has met its one, where the other stream's keys are **unique**.
+**The rule** (metadata paper, section 4.3). A row is useless as soon as its key is closed in the
+other stream: all rows that it can match have come. If it is stored, it is discarded (*purging*);
+if it has just come, it is not stored (*dropping on the fly*). The same holds for a row that has
+found its only match, where the other stream's keys are **unique**.
 
-Keys are known by their codes. A range of codes is a range of keys where the key is its
-own code; hashed keys are told apart by 64 bits.
+Keys are known by their codes. A range of codes is a range of keys where the key is its own code;
+hashed keys are told apart by 64 bits.
 """
 
 from __future__ import annotations
@@ -39,6 +38,7 @@ from watersmeet.rows.columns import (
     Ints,
     codes_or_zero,
     concat,
+    has_code,
 )
 from watersmeet.rows.ipc import decode, encode
 from watersmeet.rows.shard import Shard
@@ -51,16 +51,16 @@ _PARTS = ("keys", "everywhere", "unpurged", "open", "patterns", "waiting", "numb
 
 
 @dataclass
-class Closing:
-    """What is closed of one stream, in one shard.
+class ClosedKeys:
+    """The closed keys of one stream, in one shard.
 
-    ``keys`` is all that is closed, ``unpurged`` what has been closed since rows were
-    purged because of it, by ``count`` punctuations. ``patterns`` are punctuations with
-    wildcards among several key columns. ``open`` are a clustered stream's newest keys,
-    ``greatest`` an ordered one's greatest. ``waiting`` are the punctuations that have not
-    been handed on. Keys outside the shard's ``shard`` may be among the ``keys``: they do not
-    come here. What every shard has been told of, ranges and ``patterns``, is closed
-    ``everywhere``."""
+    ``keys`` are all of them. ``unpurged`` are those that were closed since the last purge, by
+    ``unpurged_count`` punctuations (or their like). ``patterns`` are punctuations with wildcards
+    among several key columns. ``open`` are a clustered stream's newest keys, ``greatest`` is an
+    ordered one's greatest. ``waiting`` are the punctuations that have not been handed on.
+
+    ``keys`` may have codes of other shards among them: their rows do not come here. Ranges and
+    ``patterns``, of which every shard was told, are closed ``everywhere``."""
 
     name: str
     shard: Shard = field(default_factory=Shard)
@@ -71,32 +71,34 @@ class Closing:
     patterns: pa.RecordBatch | None = None
     waiting: pa.RecordBatch | None = None
     greatest: int | None = None
-    count: int = 0
+    unpurged_count: int = 0
     _saved: dict[str, bytes] = field(default_factory=dict)
 
     @classmethod
-    def load(cls, store: Store, stream: int, stored: Sequence[str], shard: Shard) -> Closing:
+    def load(cls, store: Store, stream: int, stored: Sequence[str], shard: Shard) -> ClosedKeys:
         """What the store has of a stream's closed keys; ``stored`` names what there is."""
-        closing = cls(f"closing/{stream}/", shard)
+        closed = cls(f"closing/{stream}/", shard)
         for part in _PARTS:
-            name = closing.name + part
-            closing._saved[part] = (store.get(name) or b"") if name in stored else b""
-        saved = closing._saved
-        closing.keys = KeySet.from_bytes(saved["keys"])
-        closing.everywhere = KeySet.from_bytes(saved["everywhere"])
-        closing.unpurged = KeySet.from_bytes(saved["unpurged"])
-        closing.open = KeySet.from_bytes(saved["open"])
-        closing.patterns = decode(saved["patterns"]) if saved["patterns"] else None
-        closing.waiting = decode(saved["waiting"]) if saved["waiting"] else None
+            name = closed.name + part
+            closed._saved[part] = (store.get(name) or b"") if name in stored else b""
+        saved = closed._saved
+        closed.keys = KeySet.from_bytes(saved["keys"])
+        closed.everywhere = KeySet.from_bytes(saved["everywhere"])
+        closed.unpurged = KeySet.from_bytes(saved["unpurged"])
+        closed.open = KeySet.from_bytes(saved["open"])
+        closed.patterns = decode(saved["patterns"]) if saved["patterns"] else None
+        closed.waiting = decode(saved["waiting"]) if saved["waiting"] else None
         if saved["numbers"]:
             count, greatest = np.frombuffer(saved["numbers"], np.int64).tolist()
-            closing.count, closing.greatest = count, None if greatest == LEAST else greatest
-        return closing
+            closed.unpurged_count = count
+            closed.greatest = None if greatest == LEAST else greatest
+        return closed
 
     def save(self, store: Store) -> list[str]:
-        """Write what has changed; the names of what there is."""
+        """Write what has changed; the names of all that is stored."""
         greatest = LEAST if self.greatest is None else self.greatest
-        known = self.count or self.greatest is not None
+        count = self.unpurged_count
+        known = count or self.greatest is not None
         values = {
             "keys": self.keys.to_bytes(),
             "everywhere": self.everywhere.to_bytes(),
@@ -104,7 +106,7 @@ class Closing:
             "open": self.open.to_bytes(),
             "patterns": b"" if self.patterns is None else encode(self.patterns),
             "waiting": b"" if self.waiting is None else encode(self.waiting),
-            "numbers": np.array([self.count, greatest], np.int64).tobytes() if known else b"",
+            "numbers": np.array([count, greatest], np.int64).tobytes() if known else b"",
         }
         for part, value in values.items():
             if value == self._saved[part]:
@@ -115,49 +117,53 @@ class Closing:
                 store.delete(self.name + part)
         return [self.name + part for part, value in values.items() if value]
 
-    def covers(self, rows: pa.RecordBatch, key_columns: tuple[str, ...]) -> Bools:
+    def covers(self, rows: pa.RecordBatch, key_columns: Sequence[str]) -> Bools:
         """Which rows have a closed key. A null key is never closed: it matches nothing."""
-        valid = rows.column(CODE).is_valid().to_numpy(zero_copy_only=False)
-        closed: Bools = self.keys.contains(codes_or_zero(rows)) & valid
+        closed: Bools = self.keys.contains(codes_or_zero(rows)) & has_code(rows)
+        return closed if self.patterns is None else closed | self.fit_patterns(rows, key_columns)
+
+    def fit_patterns(self, rows: pa.RecordBatch, key_columns: Sequence[str]) -> Bools:
+        """Which rows have a key that a pattern closes."""
+        fits = np.zeros(len(rows), dtype=np.bool_)
         for pattern in self.patterns.to_pylist() if self.patterns is not None else ():
-            closed |= matches(rows, pattern, key_columns)
-        return closed
+            fits |= _fits(rows, pattern, key_columns)
+        return fits
 
     def arrived(self, codes: Ints, arrival: str | None) -> None:
-        """Close what the arrival of these codes closes."""
+        """Close what the arrival of these codes closes: the codes of all rows of a micro-batch."""
         if not len(codes) or arrival is None:
             return
         if arrival == "ordered":
             greatest = max(int(codes.max()), LEAST if self.greatest is None else self.greatest)
             if greatest > LEAST and greatest != self.greatest:
                 self._close(np.array([LEAST]), np.array([greatest - 1]))
-                self.count += 1
+                self.unpurged_count += 1
             self.greatest = greatest
         else:
             newest = KeySet().with_codes(codes)
-            over = _codes_in(self.open)
-            over = over[~newest.contains(over)]
-            self._close(over, over)
-            self.count += len(over)
+            before = _codes_in(self.open)
+            absent = before[~newest.contains(before)]
+            self._close(absent, absent)
+            self.unpurged_count += len(absent)
             self.open = newest
 
-    def punctuate(self, rows: pa.RecordBatch, key_columns: tuple[str, ...]) -> None:
-        """Take punctuations. One that closes nothing new is forgotten."""
-        constant = rows.column(CODE).is_valid().to_numpy(zero_copy_only=False)
-        codes, first = np.unique(codes_or_zero(rows)[constant], return_index=True)
+    def punctuate(self, rows: pa.RecordBatch, key_columns: Sequence[str]) -> None:
+        """Close what punctuations close. One that closes nothing new is ignored."""
+        of_one_key = has_code(rows)
+        codes, first = np.unique(codes_or_zero(rows)[of_one_key], return_index=True)
         new = ~self.keys.contains(codes)
-        taken = np.flatnonzero(constant)[first[new]].tolist()
+        effective = np.flatnonzero(of_one_key)[first[new]].tolist()
         self._close(codes[new], codes[new])
-        for position in np.flatnonzero(~constant).tolist():
-            if self._take(rows.slice(position, 1), key_columns):
-                taken.append(position)
-        if taken:
-            rows = rows.take(pa.array(sorted(taken)))
+        for position in np.flatnonzero(~of_one_key).tolist():
+            if self._close_many(rows.slice(position, 1), key_columns):
+                effective.append(position)
+        if effective:
+            rows = rows.take(pa.array(sorted(effective)))
             self.waiting = rows if self.waiting is None else concat([self.waiting, rows])
-            self.count += len(taken)
+            self.unpurged_count += len(effective)
 
-    def _take(self, row: pa.RecordBatch, key_columns: tuple[str, ...]) -> bool:
-        """Take a range or a pattern; is there anything new in it? All shards must agree."""
+    def _close_many(self, row: pa.RecordBatch, key_columns: Sequence[str]) -> bool:
+        """Close a range or a pattern, and say whether it was new. All shards must agree."""
         low, high = bounds(row)
         if low is not None and high is not None:
             if low > high or self.closed_everywhere(low, high):
@@ -193,10 +199,8 @@ def bounds(row: pa.RecordBatch) -> tuple[int | None, int | None]:
     return LEAST if low is None else low, GREATEST if high is None else high
 
 
-def matches(
-    rows: pa.RecordBatch, pattern: dict[str, object], key_columns: tuple[str, ...]
-) -> Bools:
-    """Which rows fit a pattern: equal where it has a value."""
+def _fits(rows: pa.RecordBatch, pattern: dict[str, object], key_columns: Sequence[str]) -> Bools:
+    """Which rows fit a pattern: equal to it where it has a value."""
     fits = np.ones(len(rows), dtype=np.bool_)
     for name in key_columns:
         if pattern[name] is not None:
@@ -205,9 +209,11 @@ def matches(
     return fits
 
 
-def split(rows: pa.RecordBatch, *, ranges: bool) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
-    """The data among rows, and the punctuations; with ``ranges``, with both of their bounds,
-    though a bound that no column gives does not travel."""
+def split_punctuations(
+    rows: pa.RecordBatch, *, ranges: bool
+) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
+    """The data among rows, and the punctuations. With ``ranges`` these have both bounds: one that
+    no column of the stream gives is null."""
     if PUNCTUATION not in rows.schema.names:
         return rows, None
     flags = rows.column(PUNCTUATION).fill_null(False)
