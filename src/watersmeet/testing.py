@@ -222,7 +222,7 @@ class LocalJoin:
                     f"batch: {name!r} is not one of the streams {', '.join(names)}."
                     f"{did_you_mean(name, names)}"
                 )
-        rows = [self._encoded(i, tables.get(name)) for i, name in enumerate(names)]
+        rows = [self.encoded(i, tables.get(name)) for i, name in enumerate(names)]
         return self._table(self.run.step(rows))
 
     def finish(self) -> pa.Table:
@@ -256,7 +256,8 @@ class LocalJoin:
             sum(state.windows[i].rows for state in states) for i in range(len(self.spec.streams))
         ]
 
-    def _encoded(self, position: int, table: pa.Table | None) -> pa.RecordBatch | None:
+    def encoded(self, position: int, table: pa.Table | None) -> pa.RecordBatch | None:
+        """Rows of a stream, by its position, as they are stored."""
         if table is None or table.num_rows == 0:
             return None
         rows = concat(table.combine_chunks().to_batches())

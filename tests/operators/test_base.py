@@ -72,7 +72,8 @@ class TestOnSpark:
         files = spark.readStream.schema("k int").option("maxFilesPerTrigger", 1)
         source = Source(encoded_by_spark(files.parquet(str(folder / "in")), LAYOUT), ByKey())
         schema = spark.createDataFrame([], "key bigint, count bigint").schema
-        counts = run([source], hops, schema, name="counts", streaming=True, timers=False)
+        name = f"counts in {len(hops)}"
+        counts = run([source], hops, schema, name=name, streaming=True, timers=False)
         collected: dict[int, int] = {}
 
         def collect(batch: DataFrame, number: int) -> None:
@@ -89,7 +90,7 @@ class TestOnSpark:
         assert counts == COUNTS
         assert sum(record.rows for record in records) == 8
         assert records[-1].state_rows == len(COUNTS)
-        assert {record.join for record in records} == {"counts"}
+        assert {record.join for record in records} == {"counts in 1"}
 
     def test_one_operator_hands_its_rows_on_to_another(
         self, spark: SparkSession, tmp_path: Path
@@ -98,7 +99,7 @@ class TestOnSpark:
         counts, records = self.counted(spark, tmp_path, hops)
         # Keys had the counts 1, 2, 1 after the first batch, 3, 3 after the second, then 1.
         assert counts == {1: 3, 2: 1, 3: 2}
-        names = ["counts, hop 1 of 2", "counts, hop 2 of 2"]
+        names = ["counts in 2, hop 1 of 2", "counts in 2, hop 2 of 2"]
         assert {record.join for record in records} == set(names)
         stored = {record.join: record.state_rows for record in records}
         assert [stored[name] for name in names] == [4, 3]

@@ -117,7 +117,7 @@ def test_the_state_is_complete_when_only_one_shard_gets_data(
     query = start(wm.join(streams, on="k", within="20 seconds", how="inner"))
     query.awaitTermination()
     records = [record for record in wm.metrics(query) if record.rows]
-    assert {record.join for record in records} == {"inner join of a and b"}
+    assert all(record.join.startswith("inner join of a and b") for record in records)
     assert [record.streams["a"].state_rows for record in records] == [100, 100, 101]
     assert [record.streams["b"].state_rows for record in records] == [100, 101, 101]
     assert [record.results for record in records] == [100, 1, 2]

@@ -7,7 +7,6 @@ and dashboards; :func:`metrics` reads them from there.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _PREFIX = "watersmeet: "
-#: A number behind a name that several queries of a process have.
-_NUMBER = re.compile(r" \(\d+\)(?=$|, hop )")
 
 
 def observation_name(name: str) -> str:
@@ -33,7 +30,8 @@ def observation_name(name: str) -> str:
 class StepMetrics:
     """One micro-batch of one join, of any family.
 
-    ``join`` is the join's name. ``streams`` has, for each stream by name, ``rows`` in, how many
+    ``join`` is the join's name, with a number behind it if this process has run another of that
+    name. ``streams`` has, for each stream by name, ``rows`` in, how many
     were ``late`` (dropped) or ``unmatchable`` (a null key or time), how many ``expired``, and
     ``state_rows``, ``state_bytes`` and ``segments`` at the end. ``step_ms`` is the time spent in
     the operator, summed over the shards. ``capped`` counts new rows whose results a budget's
@@ -124,7 +122,7 @@ def metrics(query: StreamingQuery) -> list[Any]:
     for progress in query.recentProgress:
         for name, row in progress.observedMetrics.items():
             if name.startswith(_PREFIX):
-                join = _NUMBER.sub("", name.removeprefix(_PREFIX))
+                join = name.removeprefix(_PREFIX)
                 records.append(_record(progress, join, row.asDict(recursive=True)[STEP]))
     return records
 

@@ -16,7 +16,7 @@ def probing(how: str = "inner") -> tuple[CombinationProbe, StepContext, Index]:
     join.batch(b=rows("b", [1, 1, 2, 9], 0), c=rows("c", [8], 0))
     layout = join.join.layout
     context = StepContext(layout, join.run.state(0), EquiCounters.zero(3))
-    new = join._stored(0, rows("a", [3, 2, 1], 0))
+    new = join.encoded(0, rows("a", [3, 2, 1], 0))
     assert new is not None
     return CombinationProbe(context), context, Segment.of(new).index
 

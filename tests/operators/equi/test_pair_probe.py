@@ -36,7 +36,7 @@ def stored(folder: Path, how: str, a: pa.Table, **promises: Any) -> tuple[LocalJ
 
 
 def fresh(join: LocalJoin, b: pa.Table) -> Segment:
-    batch = join._stored(1, b)
+    batch = join.encoded(1, b)
     assert batch is not None
     return Segment.of(batch)
 

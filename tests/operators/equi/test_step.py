@@ -103,7 +103,7 @@ def test_a_step_whose_results_nobody_takes_is_freed_too(tmp_path: Path) -> None:
     join = local([PLAIN, PLAIN], tmp_path)
     join.batch(a=rows(0), b=rows(0))
     state = join.run.state(0)
-    batch = [join._stored(i, rows(1)) for i in range(2)]
+    batch = [join.encoded(i, rows(1)) for i in range(2)]
     results = join.join.step([batch], None, state, EquiCounters.zero(2))
     assert next(results).num_rows > 0
     ref = weakref.ref(state)
@@ -116,6 +116,6 @@ def test_time_can_end_without_a_step(tmp_path: Path) -> None:
     join = local([PLAIN, PLAIN], tmp_path, how="left")
     join.batch(a=table(SCHEMA, [(1, at(0), 7, False)]))
     state, counters = join.run.state(0), EquiCounters.zero(2)
-    [batch] = join.join.advance(END_OF_TIME, state, counters)
+    [batch] = join.join.finish(state, counters)
     assert batch.to_pydict()["a_n"] == [7]
     assert (counters.results, state.windows[0].rows) == (1, 0)

@@ -81,7 +81,7 @@ def main() -> None:
         budget=budget,
         folder=str(folder / "cache"),
     )
-    join.stores = [FileStore(folder / "store")]  # type: ignore[list-item]
+    join.run.stores = [FileStore(folder / "store")]  # type: ignore[list-item]
     results = 0
     for second in range(BATCHES):
         batch = {"a": rows(second, 0), "b": rows(second, 1)}

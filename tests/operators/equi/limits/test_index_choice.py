@@ -64,7 +64,7 @@ def test_a_change_of_rate_makes_a_window_change_and_the_note_says_why(tmp_path: 
     assert not held(join)[1]
     said = [note for second in range(60, 120) for note in notes[second] if "fast" in note]
     assert len(said) == 1
-    assert said[0].startswith("fast is held plain from now on: ")
+    assert said[0].startswith("fast is stored plain from now on: ")
     assert "ms a micro-batch instead of" in said[0]
     assert "new rows and" in said[0]
     # and gets it again when the slow stream is back.

@@ -139,7 +139,7 @@ class TestTooFast:
         batch = {"a": rows(500, 6), "b": rows(300, 6, seed=1)}
         again = {name: table.take(np.arange(len(table))[::-1]) for name, table in batch.items()}
         once = join.batch(**batch)
-        join.stores[0].values, join.watermark = saved, watermark
+        join.run.stores[0].values, join.run.watermark = saved, watermark
         twice = join.batch(**again)
         assert once.num_rows > 0
         assert multiset(once) == multiset(twice)

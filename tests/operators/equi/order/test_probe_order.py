@@ -20,17 +20,17 @@ class TestProbeOrder:
         def feed(second: int, b: np.ndarray, c: np.ndarray) -> list[str]:
             second *= 10  # as long as the window
             join.batch(a=rows("a", keys, second), b=rows("b", b, second), c=rows("c", c, second))
-            return [note for note in join.counters.notes if "rows of a look" in note]
+            return [note for note in join.counters.notes if "rows of a probe" in note]
 
         # Given b, which has every key, and c, which has hardly any,
         notes = [note for s in range(3) for note in feed(s, keys, keys[:10])]
         assert len(notes) == 1
-        assert "look into c (met by 1" in notes[0]
-        assert "then b (met by 1" in notes[0]
+        assert "probe c (matched by 1" in notes[0]
+        assert "then b (matched by 1" in notes[0]
         # when it is the other way round from some time on, that is found out before long.
         notes = [note for s in range(3, 30) for note in feed(s, keys[:10], keys)]
         assert len(notes) == 1
-        assert "look into b (met by" in notes[0]
+        assert "probe b (matched by" in notes[0]
 
     def test_declared_rates_and_keys_say_where_to_begin(self) -> None:
         def plan(**facts: tuple[float, float]) -> LocalJoin:
@@ -54,5 +54,8 @@ class TestProbeOrder:
         assert probe_order.revise(0, flow, "abc") == []
         flow.match_rates = [1.0, 0.5, 0.2]
         [note] = probe_order.revise(0, flow, "abc")
-        assert note == "new rows of a look into c (met by 20.0%), then b (met by 50.0%) from now on"
+        assert (
+            note
+            == "new rows of a probe c (matched by 20.0%), then b (matched by 50.0%) from now on"
+        )
         assert flow.probe_order == [2, 1]
