@@ -13,7 +13,6 @@ import pytest
 
 from tests.conformance.join import at, table
 from tests.conformance.strategies import INSTANT
-from watersmeet.operators.base import END_OF_TIME
 from watersmeet.operators.equi import step as module
 from watersmeet.operators.equi.context import StepContext
 from watersmeet.operators.equi.counters import EquiCounters
