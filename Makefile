@@ -14,6 +14,7 @@ demo: setup ## run the demo
 	$(BIN)/watersmeet demo
 
 test: lint types ## everything that must pass: lint, types, and the tests
+	$(BIN)/python -O -m pytest -q -m 'not spark' tests/operators tests/state
 	$(BIN)/pytest
 
 bench: setup ## measure against Spark's own joins, and plans against each other

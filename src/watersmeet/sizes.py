@@ -23,7 +23,7 @@ def parse(value: object, *, argument: str) -> int:
     else:
         match = _SIZE.fullmatch(value) if isinstance(value, str) else None
         if match is None or match[2].lower() not in _UNITS:
-            raise BudgetError(f"{argument}={value!r} is no size. {example}")
+            raise BudgetError(f"{argument}={value!r} is not a size. {example}")
         size = int(float(match[1]) * _UNITS[match[2].lower()])
     if size <= 0:
         raise BudgetError(f"{argument}={value!r} must be above 0. {example}")

@@ -337,7 +337,7 @@ def test_an_empty_on_is_refused(on: Any) -> None:
 
 @pytest.mark.parametrize("on", [1, ["ad_id", 2], {"ad_id"}, {"views": "ad_id", "clicks": None}])
 def test_an_on_that_names_no_columns_is_refused(on: Any) -> None:
-    assert "is no column name" in refusal(PlanError, on=on)
+    assert "is not a column name" in refusal(PlanError, on=on)
 
 
 def test_an_unknown_key_column_is_refused_with_a_suggestion_and_the_dict_form() -> None:
@@ -493,9 +493,9 @@ class TestHowTheStateIsHeld:
     @pytest.mark.parametrize(
         ("budget", "message"),
         [
-            ("2 GB", "is no wm.Budget"),
+            ("2 GB", "is not a wm.Budget"),
             (Budget(), "it limits nothing"),
-            (Budget(memory="2 gallons"), "'2 gallons' is no size"),
+            (Budget(memory="2 gallons"), "'2 gallons' is not a size"),
             (Budget(memory=0), "must be above 0"),
             (Budget(memory="2 GB", overflow="shred"), "Did you mean 'shed'"),
             (Budget(rate=-1, overflow="shed"), "rows a second above 0"),
@@ -559,7 +559,7 @@ class TestPromises:
                 {"on": {"views": "site", "clicks": "place"}},
                 "a range needs a single key",
             ),
-            ({}, {"emit_punctuations": True}, "no stream has punctuations to hand on"),
+            ({}, {"emit_punctuations": True}, "no stream has punctuations to emit"),
             ({"punctuation": ENDS}, {"emit_punctuations": True, "how": "semi"}, "how='semi'"),
         ],
     )

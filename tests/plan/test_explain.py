@@ -33,8 +33,8 @@ CLICKS = StreamSpec(
     time="clicked_at",
     delay=20 * SECOND,
 )
-VIEWS_UNMATCHED = "unmatched rows of views: come out"
-CLICKS_UNMATCHED = "unmatched rows of clicks: come out"
+VIEWS_UNMATCHED = "unmatched rows of views: emitted"
+CLICKS_UNMATCHED = "unmatched rows of clicks: emitted"
 
 
 class EightShards:
@@ -288,7 +288,7 @@ def test_promises_say_what_lets_rows_leave() -> None:
     text = explained(views, clicks, within=None, how="left", emit_punctuations=True)
     assert "purge: a row leaves when a punctuation of clicks closes its key" in text
     assert "a row leaves when it has found its only match in views, whose keys are unique" in text
-    assert "unmatched rows of views: come out when a punctuation of clicks closes its key" in text
+    assert "unmatched rows of views: emitted when a punctuation of clicks closes its key" in text
     assert "purged after 100 punctuations, or when no rows come" in text
     assert "a row that its stream had promised not to bring stops the query" in text
     assert "emitted when all results they cover have left" in text

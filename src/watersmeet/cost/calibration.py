@@ -1,7 +1,7 @@
 """How fast this machine probes: the weights of the cost model, measured.
 
 A fraction of a second, once a host: the figures are kept beside the segment cache. They decide
-which way a window is held, never what a join gives, so a noisy measurement does no harm.
+whether a window gets an index, never what a join gives, so a noisy measurement does no harm.
 """
 
 from __future__ import annotations

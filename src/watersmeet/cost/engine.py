@@ -32,8 +32,8 @@ class Weights:
     call: float
 
 
-#: A window of sorted segments has about so many, once four of a size have become one
-#: (:mod:`watersmeet.state.compaction`); a plain one is merged up to so many rows.
+#: A window of sorted segments has about this many, once four of a size have become one
+#: (:mod:`watersmeet.state.compaction`); a plain one is merged up to this many rows.
 SEGMENTS = 10
 PLAIN_ROWS = 200_000
 _FAN = 4
@@ -43,7 +43,7 @@ _FAN = 4
 class Direction:
     """What a micro-batch brings on average, for new rows of A and the window of B:
     ``probes`` new rows of A, in a share ``probing`` of the batches; ``rows`` new rows of
-    B; ``stored`` rows in B's window, of so many ``keys``."""
+    B; ``stored`` rows in B's window, with that many ``keys``."""
 
     probes: float
     probing: float

@@ -13,7 +13,7 @@ Streams), in its symbols. Costs are per second of the streams' time:
 
 A join has two *directions*, and each can be costed alone: "A to B" is what it takes
 for A's new rows to probe B's window, and to keep B's window. A full join's name tells how
-the windows are held, A's first: HNJ is a hash table for A, nested loops for B.
+the windows are stored, A's first: HNJ is a hash table for A, nested loops for B.
 
 The engine here is vectorised: it handles a micro-batch at a time, and sorted segments
 take the place of the hash table. Its constants, and one more that is no longer

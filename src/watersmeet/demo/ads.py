@@ -20,7 +20,7 @@ CLICK_COLUMNS = "ad_id bigint, device string, clicked_at timestamp"
 #: The streams tell of so much time, however long they flow.
 SPAN = timedelta(minutes=20)
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
-#: A file of each stream is written every so many seconds.
+#: A file of each stream is written after this many seconds.
 TICK = 0.5
 
 _CAMPAIGNS = ("spring sale", "new shoes", "city trips", "coffee club", "phone plan", "museum night")
@@ -103,8 +103,7 @@ def _as_time(column: str) -> pl.Expr:
 
 
 class Writer(threading.Thread):
-    """Writes the streams, file by file, until they end or ``stop`` is set: about so many rows
-    in so many seconds."""
+    """Writes the streams, file by file, until they end or ``stop`` is set: at about that rate."""
 
     def __init__(self, folder: Path, seconds: float, rows: int, stop: threading.Event) -> None:
         super().__init__(daemon=True)

@@ -19,7 +19,7 @@ def checked_budget(
     if budget is None:
         return None
     if not isinstance(budget, Budget):
-        raise BudgetError(f"budget={budget!r} is no wm.Budget: give wm.Budget(memory='2 GB').")
+        raise BudgetError(f"budget={budget!r} is not a wm.Budget: give wm.Budget(memory='2 GB').")
     if budget.memory is None and budget.rate is None and budget.fanout is None:
         raise BudgetError(
             "budget: it limits nothing. Give memory='2 GB', rate=50_000, or fanout=10_000."

@@ -154,7 +154,7 @@ def _join_type(how: object) -> str:
     if known in JOIN_TYPES:
         return known
     raise JoinTypeError(
-        f"how={how!r} is no join type: it is one of {', '.join(JOIN_TYPES)}."
+        f"how={how!r} is not a join type: it is one of {', '.join(JOIN_TYPES)}."
         f"{did_you_mean(str(how), [*JOIN_TYPES, *get_args(How)])}"
     )
 
@@ -164,7 +164,9 @@ def _name(name: object, how: str, streams: Sequence[StreamSpec]) -> str:
     if name is None:
         return f"{how} join of {' and '.join(stream.name for stream in streams)}"
     if not isinstance(name, str) or not name.strip():
-        raise PlanError(f"name={name!r} is no name. Give text like 'ad clicks', or leave it out.")
+        raise PlanError(
+            f"name={name!r} is not a name. Give text like 'ad clicks', or leave it out."
+        )
     return name.strip()
 
 
@@ -173,7 +175,7 @@ def _tuning(streams: Sequence[StreamSpec], tuning: object) -> Tuning:
         return Tuning()
     if not isinstance(tuning, Tuning):
         raise StrategyError(
-            f"tuning={tuning!r} is no wm.Tuning: give wm.Tuning(index='always', ...)."
+            f"tuning={tuning!r} is not a wm.Tuning: give wm.Tuning(index='always', ...)."
         )
     index = tuning.index
     given = (

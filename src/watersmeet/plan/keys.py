@@ -42,7 +42,7 @@ def _key_list(names: object, on: object) -> list[str]:
     listed = [names] if isinstance(names, str) else names
     if not isinstance(listed, list | tuple) or not all(isinstance(name, str) for name in listed):
         raise PlanError(
-            f"on={on!r}: {names!r} ({type(names).__name__}) is no column name. Give a name, a "
+            f"on={on!r}: {names!r} ({type(names).__name__}) is not a column name. Give a name, a "
             "list of names, or a dict from every stream's name to its column(s)."
         )
     if not listed or not all(name.strip() for name in listed):

@@ -30,7 +30,7 @@ def check_promises(
             continue
         if not isinstance(given, Punctuation) or not isinstance(given.when, str):
             raise PunctuationError(
-                f"{name}: punctuation={given!r} is no punctuation: give "
+                f"{name}: punctuation={given!r} is not a punctuation: give "
                 "wm.Punctuation(when=\"kind = 'end'\"), a SQL condition that holds for them."
             )
         for bound in (given.low, given.high):
@@ -44,12 +44,12 @@ def check_promises(
                 )
     if emit and not any(stream.punctuation for stream in streams):
         raise PunctuationError(
-            "emit_punctuations=True, but no stream has punctuations to hand on: give one "
+            "emit_punctuations=True, but no stream has punctuations to emit: give one "
             "punctuation=wm.Punctuation(when=...)."
         )
     if emit and how in ("semi", "anti"):
         raise PunctuationError(
-            f"emit_punctuations=True with how={how!r}: a semi or anti join gives out rows of the "
+            f"emit_punctuations=True with how={how!r}: a semi or anti join emits rows of the "
             "first stream as they are. Use an inner or outer join."
         )
 

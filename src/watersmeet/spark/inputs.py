@@ -78,7 +78,7 @@ def check_punctuation(df: DataFrame, name: str, punctuation: object) -> None:
         kind = df.select(F.expr(punctuation.when)).schema[0].dataType.simpleString()
     except PySparkException as error:
         raise PunctuationError(
-            f"stream {name!r}: punctuation: when={punctuation.when!r} is no condition over its "
+            f"stream {name!r}: punctuation: when={punctuation.when!r} is not a condition over its "
             f"columns {', '.join(df.columns)}: {str(error).splitlines()[0]}"
         ) from error
     if kind != "boolean":

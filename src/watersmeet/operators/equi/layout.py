@@ -159,7 +159,7 @@ def stored_rows(spec: EquiSpec, predicate: Predicate | None) -> list[RowLayout]:
 def fingerprint(spec: EquiSpec, shards: int) -> str:
     """What of a query must not change while its checkpoint lives. Delays and the
     predicate may: they decide about rows to come. Windows may too, unless a row that
-    was given out as unmatched could match after all."""
+    was emitted as unmatched could match after all."""
     streams = ", ".join(
         f"{stream.name} [{', '.join(keys)}]"
         for stream, keys in zip(spec.streams, spec.keys, strict=True)

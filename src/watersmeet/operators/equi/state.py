@@ -27,7 +27,7 @@ class EquiState(ShardState):
     """One shard of an equality join.
 
     ``settled[i]`` is the time up to which stream i's rows are useless, and its unmatched ones
-    given out; ``watermark`` is that of the last step, in microseconds; ``flows[i]`` is what has
+    emitted; ``watermark`` is that of the last step, in microseconds; ``flows[i]`` is what has
     been measured of stream i, and ``service`` the rows a second that steps have managed;
     ``closings`` names what is stored about closed keys; ``debts`` are the probes of stored
     segments that were put off, oldest first."""

@@ -9,7 +9,7 @@ from watersmeet.spec.join import JoinSpec
 
 
 def explain(plan: EquiPlan) -> str:
-    """The plan as text: what matches, what is stored, what removes it, what comes out when."""
+    """The plan as text: what matches, what is stored, what removes it, what is emitted when."""
     spec = plan.spec
     names = " and ".join(stream.name for stream in spec.streams)
     inputs = "streaming" if spec.streaming else "batch: one run, no watermark"

@@ -23,7 +23,7 @@ _SAMPLE_RATE = 1_000.0
 
 
 def branches(plan: EquiPlan) -> list[Node]:
-    """What matches, what is stored, what removes it, what comes out when."""
+    """What matches, what is stored, what removes it, what is emitted when."""
     spec, policy = plan.spec, plan.policy
     return [
         _condition(spec),
@@ -160,10 +160,10 @@ def _expected_state(spec: EquiSpec, position: int) -> str:
     rate = _SAMPLE_RATE if stream.rows_per_second is None else stream.rows_per_second
     rows = round(rate * (window + delay) / _SECOND)
     at_most = "at most " if spec.how in ("semi", "anti") and position == 0 else ""
-    held = f"({durations.format(window)} + {durations.format(delay)})"
+    kept = f"({durations.format(window)} + {durations.format(delay)})"
     if stream.rows_per_second is None:
-        return f"{at_most}{rows:,} rows for every {rate:,g} rows/s (rows/s x {held})"
-    return f"{at_most}{rows:,} rows ({rate:,g} rows/s x {held})"
+        return f"{at_most}{rows:,} rows for every {rate:,g} rows/s (rows/s x {kept})"
+    return f"{at_most}{rows:,} rows ({rate:,g} rows/s x {kept})"
 
 
 def _watermark(spec: EquiSpec) -> list[Node]:
@@ -185,7 +185,7 @@ def _watermark(spec: EquiSpec) -> list[Node]:
 
 
 def _unmatched(spec: EquiSpec) -> list[Node]:
-    """When the rows come out that matched nothing."""
+    """When the rows that matched nothing are emitted."""
     nodes: list[Node] = []
     for position, preserved in enumerate(spec.preserved):
         if not preserved:
@@ -200,10 +200,10 @@ def _unmatched(spec: EquiSpec) -> list[Node]:
         if len(spec.streams) > 2:
             nulls = ", once for each combination of what they match, with nulls for the rest"
             nodes.append(
-                Node(f"rows of {stream.name} that lack a match of {others}: come out {when}{nulls}")
+                Node(f"rows of {stream.name} that lack a match of {others}: emitted {when}{nulls}")
             )
         else:
-            nodes.append(Node(f"unmatched rows of {stream.name}: come out {when}{nulls}"))
+            nodes.append(Node(f"unmatched rows of {stream.name}: emitted {when}{nulls}"))
     return nodes
 
 
@@ -337,7 +337,7 @@ def _event_time(spec: EquiSpec) -> Node:
     why = (
         "a row may meet its first match long after its own time"
         if spec.how == "semi"
-        else "an unmatched row comes out only when the watermark has passed its time"
+        else "an unmatched row is emitted only when the watermark has passed its time"
     )
     return Node(f"event time: not carried on: {why}, and would count as late from then on")
 
