@@ -78,6 +78,16 @@ Give text like '5 minutes' or '1 hour 30 minutes', or a datetime.timedelta.
     return microseconds
 
 
+def milliseconds(microseconds: int) -> int:
+    """A delay in whole milliseconds, as Spark keeps watermarks: rounded up, so that no row is late
+    that is within its delay.
+
+    >>> milliseconds(1_500), milliseconds(2_000)
+    (2, 2)
+    """
+    return -(-microseconds // _MILLISECOND)
+
+
 def _parse_text(text: str, given: str) -> int:
     body = _PREFIX.sub("", text.strip()).strip()
     if not body:

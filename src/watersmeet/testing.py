@@ -146,7 +146,8 @@ class LocalRun:
             greatest = pc.max(batch.column(TIME)).cast(pa.int64()).as_py()
             if greatest is not None:
                 # Spark keeps event times in milliseconds.
-                seen = greatest // 1000 * 1000 - (self.inputs[i].delay or 0) // 1000 * 1000
+                delay = durations.milliseconds(self.inputs[i].delay or 0)
+                seen = (greatest // 1000 - delay) * 1000
                 self._greatest[i] = max(seen, self._greatest.get(i, seen))
         if timed and len(self._greatest) == len(timed):
             watermark = min(self._greatest.values())
@@ -203,9 +204,8 @@ class LocalJoin:
             schemas=schemas,
             output=pa.schema([(c.name, _output_type(c, schemas)) for c in self.spec.output]),
         )
-        self.join = EquiJoin(layout)
         self.run: LocalRun = LocalRun(
-            self.join,
+            EquiJoin(layout),
             [LocalInput(ByKey(), (s.delay or 0) if s.time else None) for s in self.spec.streams],
             shards=shards,
             folder=folder,
@@ -228,6 +228,11 @@ class LocalJoin:
     def finish(self) -> pa.Table:
         """Let time pass until nothing is stored any more."""
         return self._table(self.run.finish())
+
+    @property
+    def join(self) -> Any:
+        """The operator."""
+        return self.run.operator
 
     @property
     def counters(self) -> Any:

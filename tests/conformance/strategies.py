@@ -98,11 +98,13 @@ PAYLOADS: dict[str, tuple[pa.DataType, Sequence[Any]]] = {
     "attributes": (pa.map_(pa.string(), pa.int64()), (None, [], [("a", 1), ("b", None)])),
 }
 
-#: All streams have a column `n`, so that its name is prefixed.
-LESS = Condition(
-    "a.n < b.n",
-    wm.predicate(lambda a, b: pc.less(a["n"], b["n"]), "a", "b", columns={"a": ["n"], "b": ["n"]}),
-)
+
+def less(a: pa.Table, b: pa.Table) -> pa.ChunkedArray:
+    """All streams have a column `n`, so that its name is prefixed."""
+    return pc.less(a["n"], b["n"])
+
+
+LESS = Condition("a.n < b.n", wm.predicate(less, "a", "b", columns={"a": ["n"], "b": ["n"]}))
 
 
 @dataclass(frozen=True)

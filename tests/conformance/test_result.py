@@ -14,7 +14,7 @@ from tests.conformance.join import Join, at
 from tests.conformance.strategies import INSTANT, Run, examples, limited, runs
 from tests.conformance.ways import Way
 from tests.oracle import assert_same_rows
-from watersmeet import testing
+from watersmeet.rows import encode
 from watersmeet.spec.join import JOIN_TYPES, MULTIWAY_JOIN_TYPES
 from watersmeet.testing import LocalStream
 
@@ -42,11 +42,9 @@ def test_any_run_gives_what_the_oracle_gives(way: Way, how: str, streams: str) -
 def test_keys_that_share_a_code_are_told_apart(
     way: Way, how: str, names: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hashed = testing._code
+    hashed = encode.hashed_code
     # Given hashed keys that all have one of two codes,
-    monkeypatch.setattr(
-        testing, "_code", lambda keys, *, exact: pc.bit_wise_and(hashed(keys, exact=exact), 1)
-    )
+    monkeypatch.setattr(encode, "hashed_code", lambda keys: pc.bit_wise_and(hashed(keys), 1))
     dice = np.random.default_rng(7)
     streams = {
         name: LocalStream(

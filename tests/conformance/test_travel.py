@@ -32,7 +32,7 @@ def test_a_copy_goes_on_where_the_original_stopped(tmp_path, pickler: ModuleType
         *join.closing(),
     ]
     results = [local.batch(**batches[0])]
-    local.join = pickler.loads(pickler.dumps(local.join))
+    local.run.operator = pickler.loads(pickler.dumps(local.join))
     layout = pickler.loads(pickler.dumps(local.join.layout))
     assert layout.fingerprint == local.join.layout.fingerprint
     results += [local.batch(**batch) for batch in batches[1:]]

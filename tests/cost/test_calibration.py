@@ -19,21 +19,21 @@ def test_it_takes_less_than_a_second_and_a_scan_is_cheaper_than_a_search() -> No
 
 
 def test_what_was_measured_is_used_again(tmp_path: Path) -> None:
-    calibration.weights.cache_clear()
+    calibration.forget()
     first = calibration.weights(str(tmp_path))
     (file,) = tmp_path.iterdir()
-    calibration.weights.cache_clear()
+    calibration.forget()
     assert calibration.weights(str(tmp_path)) == first
     file.write_text(json.dumps(asdict(first) | {"scan": 99.0}))
-    calibration.weights.cache_clear()
+    calibration.forget()
     assert calibration.weights(str(tmp_path)).scan == 99.0
 
 
 def test_a_damaged_file_or_a_folder_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
     for content in ("", "[]", '{"other": 1}'):
         (tmp_path / f"weights-{calibration._VERSION}.json").write_text(content)
-        calibration.weights.cache_clear()
+        calibration.forget()
         assert calibration.weights(str(tmp_path)).scan > 0
-    calibration.weights.cache_clear()
+    calibration.forget()
     assert calibration.weights("/proc/nowhere").scan > 0
-    calibration.weights.cache_clear()
+    calibration.forget()

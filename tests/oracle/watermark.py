@@ -65,7 +65,7 @@ def _advanced(
     timed = [name for name, time in times.items() if time is not None]
     if not timed or any(name not in greatest for name in timed):
         return watermark
-    milliseconds = min(greatest[name] // 1000 - delays[name] // 1000 for name in timed)
+    milliseconds = min(greatest[name] // 1000 - -(-delays[name] // 1000) for name in timed)
     if milliseconds <= 0:
         return watermark
     return max(milliseconds * 1000, watermark or 0)

@@ -54,11 +54,9 @@ def test_the_ends_of_the_codes_have_a_shard() -> None:
     assert all(0 <= number < 7 for number in numbers.tolist())
 
 
-def test_null_codes_are_dealt_out_in_turn() -> None:
-    codes = pa.array([None, 5, None, 5, None, None], pa.int64())
-    numbers = shard_numbers(codes, 3)
-    assert numbers[[0, 2, 4, 5]].tolist() == [0, 1, 2, 0]
-    assert numbers[1] == numbers[3] == shard_numbers(pa.array([5], pa.int64()), 3)[0]
+def test_the_hash_is_part_of_the_states_format() -> None:
+    codes = pa.array([0, 1, 2, 3, -1, 10**12, 2**63 - 1, -(2**63)], pa.int64())
+    assert shard_numbers(codes, 7).tolist() == [0, 6, 1, 1, 4, 6, 6, 2]
 
 
 def test_no_codes_have_no_shards() -> None:

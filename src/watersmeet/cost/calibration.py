@@ -13,7 +13,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict
-from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -31,9 +30,23 @@ _KEYS = 100_000
 _VERSION = 1
 
 
-@cache
+_known: list[Weights] = []
+
+
 def weights(folder: str) -> Weights:
-    """This machine's weights: from the folder, or measured now and put there."""
+    """This machine's weights: as this process knows them, from the folder, or measured now and
+    put there."""
+    if not _known:
+        _known.append(_read_or_measured(folder))
+    return _known[0]
+
+
+def forget() -> None:
+    """Have the weights read or measured again."""
+    _known.clear()
+
+
+def _read_or_measured(folder: str) -> Weights:
     path = os.path.join(folder, f"weights-{_VERSION}.json")
     with contextlib.suppress(OSError, ValueError, TypeError), open(path) as file:
         return Weights(**json.load(file))

@@ -31,8 +31,8 @@ from watersmeet.state.manifest import total_bytes
 from watersmeet.state.shard import ShardState
 from watersmeet.state.store import Store
 
-#: Later than any time: the watermark at the end of a batch run.
-END_OF_TIME = 2**62
+#: No time is later: the watermark at the end of a batch run.
+END_OF_TIME = 2**63 - 1
 
 #: New rows, as they are stored: one batch for each input, or None.
 Chunk = Sequence[pa.RecordBatch | None]

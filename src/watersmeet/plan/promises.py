@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from watersmeet.errors import PunctuationError, WindowError
 from watersmeet.plan.arguments import check_flag, one_of
 from watersmeet.plan.naming import resolve
+from watersmeet.plan.types import common_type
 from watersmeet.spec.equi import exact_key
 from watersmeet.spec.join import preserved_by
 from watersmeet.spec.stream import ARRIVALS, Punctuation, StreamSpec
@@ -36,11 +37,17 @@ def check_promises(
         for bound in (given.low, given.high):
             if bound is None:
                 continue
-            resolve(stream, bound, argument=f"{name}: punctuation")
+            column = resolve(stream, bound, argument=f"{name}: punctuation")
             if not exact_key(key_types):
                 raise PunctuationError(
                     f"{name}: punctuation: a range needs a single key of an integral, date or "
                     f"timestamp type; the key is of {', '.join(key_types)}."
+                )
+            if common_type([column.type, key_types[0]]) != key_types[0]:
+                raise PunctuationError(
+                    f"{name}: punctuation: the bound {column.name!r} is of type {column.type}, the "
+                    f"key of type {key_types[0]}. Cast it: df.withColumn({column.name!r}, "
+                    f"F.col({column.name!r}).cast({key_types[0]!r}))."
                 )
     if emit and not any(stream.punctuation for stream in streams):
         raise PunctuationError(

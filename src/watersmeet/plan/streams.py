@@ -44,8 +44,8 @@ def check_streams(streams: Sequence[StreamSpec]) -> None:
         seen.add(name.lower())
         if stream.prefix is not None and not isinstance(stream.prefix, str):
             raise PlanError(
-                f"stream {name!r}: prefix={stream.prefix!r} is not a string. Give what to put before "
-                "shared column names, like 'v_', or ''."
+                f"stream {name!r}: prefix={stream.prefix!r} is not a string. Give what to put "
+                "before shared column names, like 'v_', or ''."
             )
     live = [stream.name for stream in streams if stream.streaming]
     if live and len(live) < len(streams):

@@ -19,10 +19,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from watersmeet.rows.columns import CODE, HOME, PUNCTUATION
+from watersmeet.rows.columns import CODE, HOME, PUNCTUATION, Ints, codes_or_zero, has_code
 from watersmeet.rows.shard import shard_numbers
 
 #: A shard's number, and rows for it.
@@ -55,9 +56,7 @@ class ByKey:
             return
         rows, everywhere = _for_one_shard(rows)
         # Sixteen bits make numpy sort by radix: one pass, whatever the number of rows.
-        numbers = shard_numbers(rows.column(CODE), shards).astype(
-            np.uint16 if shards <= 1 << 16 else np.int64
-        )
+        numbers = _numbers(rows, shards).astype(np.uint16 if shards <= 1 << 16 else np.int64)
         order = np.argsort(numbers, kind="stable")
         rows = rows.take(pa.array(order))
         ends = np.searchsorted(numbers[order], np.arange(shards), side="right").tolist()
@@ -74,9 +73,22 @@ class StoredInOne:
     its code."""
 
     def deal(self, rows: pa.RecordBatch, shards: int) -> Iterator[Dealt]:
-        numbers = shard_numbers(rows.column(CODE), shards)
+        numbers = _numbers(rows, shards)
         for number in range(shards):
             yield number, rows.append_column(HOME, pa.array(numbers == number))
+
+
+def _numbers(rows: pa.RecordBatch, shards: int) -> Ints:
+    """The shard of each row: that of its key. A null key matches nothing, so its row may go
+    anywhere; all null keys in one shard would be too many. It goes by what else is in the row."""
+    codes = rows.column(CODE)
+    if not codes.null_count:
+        return shard_numbers(codes, shards)
+    flat = [field.name for field in rows.schema if not pa.types.is_nested(field.type)]
+    content = pl.DataFrame(pl.from_arrow(rows.filter(codes.is_null()).select(flat)))
+    filled = codes_or_zero(rows).copy()
+    filled[~has_code(rows)] = content.hash_rows(seed=0).to_numpy().view(np.int64)
+    return shard_numbers(pa.array(filled), shards)
 
 
 def _for_one_shard(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:

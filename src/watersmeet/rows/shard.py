@@ -41,14 +41,8 @@ class Shard:
 
 
 def shard_numbers(codes: pa.Array, count: int) -> Ints:
-    """The shard of each key code, from 0 to count - 1.
-
-    A null code matches nothing, so it may go to any shard. Null codes are dealt to the shards in
-    turn. Otherwise all null keys of an outer join would be in one shard."""
+    """The shard of each key code, from 0 to count - 1; that of zero for a null."""
     numbers = _spread(codes.fill_null(0).to_numpy(zero_copy_only=False), count)
-    if codes.null_count:
-        nulls = codes.is_null().to_numpy(zero_copy_only=False)
-        numbers[nulls] = np.arange(int(nulls.sum()), dtype=np.uint64) % np.uint64(count)
     dealt: Ints = numbers.astype(np.int64)
     return dealt
 

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from watersmeet import durations
 from watersmeet.operators.equi.layout import lay_out
 from watersmeet.operators.equi.step import EquiJoin
 from watersmeet.rows.predicate import Predicate
@@ -72,6 +73,7 @@ def _with_event_time(spec: EquiSpec, results: DataFrame) -> DataFrame:
     join in the same query can use the watermark."""
     if not spec.streaming:
         return results
-    marked = F.col(EVENT_TIME).alias(EVENT_TIME, metadata={WATERMARK: spec.delay // 1000})
+    metadata = {WATERMARK: durations.milliseconds(spec.delay)}
+    marked = F.col(EVENT_TIME).alias(EVENT_TIME, metadata=metadata)
     others = [F.col(quoted(column.name)) for column in spec.output if column.name != EVENT_TIME]
     return results.select(*others, marked)

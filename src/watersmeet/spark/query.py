@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from watersmeet import durations
 from watersmeet.operators.base import Operator
 from watersmeet.rows.route import Route
 from watersmeet.spark import counters
@@ -104,7 +105,8 @@ def _packed(source: Source, pack: Pack) -> DataFrame:
     """A source's rows as capsules, with its watermark on them."""
     capsules = source.rows.mapInArrow(pack, CAPSULE)
     if source.delay is not None:
-        capsules = capsules.withWatermark("event_time", f"{source.delay} microseconds")
+        delay = durations.milliseconds(source.delay)
+        capsules = capsules.withWatermark("event_time", f"{delay} milliseconds")
     # Spark must not drop a capsule as late: the operator drops late rows one by one,
     # and counts them. So the operator's input carries no event time that Spark knows.
     return capsules.select("shard", "stream", "payload")

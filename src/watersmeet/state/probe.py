@@ -175,10 +175,10 @@ def _search_index(
     end = _ends(index, start, searchers.codes[found])
     low, high = start, end
     if bounds.before is not None and reach[0] > bounds.before:
-        targets = searchers.times[found] - bounds.before
+        targets = shifted(searchers.times[found], -bounds.before)
         low = bisect(index.times, low, high, targets, side="left")
     if bounds.after is not None and reach[1] > bounds.after:
-        targets = searchers.times[found] + bounds.after
+        targets = shifted(searchers.times[found], bounds.after)
         high = bisect(index.times, low, high, targets, side="right")
     if low is not start or high is not end:
         kept = np.flatnonzero(low < high)
@@ -267,6 +267,16 @@ def _place(codes: Ints, bits: int) -> Ints:
         spread = codes.view(np.uint64) * _GOLDEN
     spread >>= np.uint64(64 - bits)
     return spread.view(np.int64)
+
+
+def shifted(times: Ints, by: int) -> Ints:
+    """Times that much later, or earlier: at the ends of 64 bits, as far as there are times.
+
+    >>> shifted(np.array([5, 2**63 - 2]), 7).tolist() == [12, 2**63 - 1]
+    True
+    """
+    limit = np.iinfo(np.int64).max - by if by > 0 else np.iinfo(np.int64).min - by
+    return (np.minimum(times, limit) if by > 0 else np.maximum(times, limit)) + by
 
 
 def bisect(times: Ints, low: Ints, high: Ints, targets: Ints, *, side: str) -> Ints:

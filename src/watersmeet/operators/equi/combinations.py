@@ -36,7 +36,7 @@ from watersmeet.operators.equi.sides import Sides, satisfying
 from watersmeet.rows.columns import Bools, Ints
 from watersmeet.rows.output import piece_rows
 from watersmeet.state.index import Index, sort_order
-from watersmeet.state.probe import bisect, spread
+from watersmeet.state.probe import bisect, shifted, spread
 from watersmeet.state.segment import Segment
 
 _ALL = 2**62
@@ -174,7 +174,7 @@ class CombinationMatcher:
     def _start(self, driver: int, index: Index, rows: Ints) -> Partial:
         """Combinations of new rows alone."""
         times = index.times[rows]
-        return Partial(rows, (), times, times + (self._lengths[driver] or 0))
+        return Partial(rows, (), times, shifted(times, self._lengths[driver] or 0))
 
     def _expand(
         self,
@@ -216,7 +216,7 @@ class CombinationMatcher:
         window, times = self._lengths[matches.stream], matches.times
         if window is None:
             return low, high
-        earliest, latest = partial.newest - window, partial.deadline
+        earliest, latest = shifted(partial.newest, -window), partial.deadline
         some = np.flatnonzero(low < high)
         early = some[times[low[some]] < earliest[some]]  # hardly any, if rows come in order
         low[early] = bisect(times, low[early], high[early], earliest[early], side="left")
@@ -230,7 +230,7 @@ class CombinationMatcher:
         rows, chosen = partial.rows[owner], tuple(before[owner] for before in partial.chosen)
         newest, deadline = partial.newest[owner], partial.deadline[owner]
         times = matches.times[match]
-        until = times + (self._lengths[matches.stream] or 0)
+        until = shifted(times, self._lengths[matches.stream] or 0)
         if self._probe.through is None:
             newest, deadline = np.maximum(newest, times), np.minimum(deadline, until)
         elif matches.stream == self._probe.through:

@@ -28,13 +28,26 @@ def same_keys(
 
 
 def key_at(layout: EquiLayout, stream: int, rows: pa.RecordBatch, position: int) -> object:
-    """The key of one row, for a person to read."""
+    """The key of one row, for a person to read. A message must not fail because of it, so a value
+    that Python has no object for (a date in the year 10000, a string that is not UTF-8) is given as
+    Arrow's text or as bytes."""
     row, given = rows.slice(position, 1), layout.inputs[stream]
-    if not layout.exact:
-        values = tuple(row.column(name)[0].as_py() for name in layout.key_columns)
-        return values[0] if len(values) == 1 else values
-    column = next(name for name, stored in given.rows.stored.items() if stored == CODE)
-    return from_code(row.column(CODE), given.types[column])[0].as_py()
+    if layout.exact:
+        column = next(name for name, stored in given.rows.stored.items() if stored == CODE)
+        values = [from_code(row.column(CODE), given.types[column])]
+    else:
+        values = [row.column(name) for name in layout.key_columns]
+    readable = tuple(_readable(value) for value in values)
+    return readable[0] if len(readable) == 1 else readable
+
+
+def _readable(value: pa.Array) -> object:
+    try:
+        return value[0].as_py()
+    except UnicodeDecodeError:
+        return value.cast(pa.binary())[0].as_py()
+    except (ValueError, OverflowError):
+        return value.cast(pa.string())[0].as_py()
 
 
 def _equal(left: pa.Array, right: pa.Array) -> Bools:

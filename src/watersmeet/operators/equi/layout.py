@@ -135,7 +135,7 @@ def lay_out(
         output=Output(output, sources(spec.output, layouts), spec.exact),
         predicate=predicate,
         delay=spec.delay,
-        fingerprint=fingerprint(spec, policy.shards),
+        fingerprint=fingerprint(spec, policy.shards, layouts),
         violations=spec.violations,
         emit_punctuations=spec.emit_punctuations,
         timers=spec.timers,
@@ -156,9 +156,10 @@ def stored_rows(spec: EquiSpec, predicate: Predicate | None) -> list[RowLayout]:
     return layouts
 
 
-def fingerprint(spec: EquiSpec, shards: int) -> str:
+def fingerprint(spec: EquiSpec, shards: int, layouts: Sequence[RowLayout]) -> str:
     """What of a query must not change while its checkpoint lives. Delays and the
-    predicate may: they decide about rows to come. Windows may too, unless a row that
+    predicate may: they decide about rows to come. (But a predicate that reads other columns needs
+    rows that were stored with them.) Windows may too, unless a row that
     was emitted as unmatched could match after all."""
     streams = ", ".join(
         f"{stream.name} [{', '.join(keys)}]"
@@ -166,9 +167,11 @@ def fingerprint(spec: EquiSpec, shards: int) -> str:
     )
     columns = [[(c.name, c.type) for c in s.columns] + [s.time] for s in spec.streams]
     digest = hashlib.sha256(repr((columns, spec.key_types)).encode()).hexdigest()[:12]
+    stored = [sorted(layout.stored) for layout in layouts]
+    needed = hashlib.sha256(repr(stored).encode()).hexdigest()[:12]
     windows = [None if window is None else durations.format(window) for window in spec.windows]
     within = f"; within {' and '.join(map(str, windows))}" if any(spec.preserved) else ""
     return (
         f"{spec.how} join of {streams}{within}; spark.sql.shuffle.partitions {shards}; "
-        f"column names and types {digest}"
+        f"column names and types {digest}; stored columns {needed}"
     )

@@ -201,25 +201,28 @@ class EquiJoin:
         rows, punctuations = split_punctuations(rows, ranges=self.layout.exact)
         step.promised.punctuate(stream, punctuations)
         own = self.layout.inputs[stream].own_watermark
-        rows = self._on_time(
-            stream, rows, step.context.state.watermark if own else watermark, step.context
-        )
+        rows = self._on_time(stream, rows, step.context.state.watermark if own else watermark, step)
         rows = accepted(step.context, step.promised, stream, rows)
         return load.admit(stream, rows)
 
     def _on_time(
-        self, stream: int, rows: pa.RecordBatch, watermark: int | None, context: StepContext
+        self, stream: int, rows: pa.RecordBatch, watermark: int | None, step: Step
     ) -> pa.RecordBatch:
-        """The rows that are not late; one with a null time never is."""
-        count = context.counters.streams[stream]
+        """The rows that are not late; one with a null time never is. Late rows are dropped, but
+        their keys have arrived."""
+        count = step.context.counters.streams[stream]
         count.rows += len(rows)
         if watermark is None or TIME not in rows.schema.names or not len(rows):
             return rows
         times = rows.column(TIME).view(pa.int64())
         on_time = pc.fill_null(pc.greater(times, watermark), True)
         late = len(rows) - pc.sum(on_time).as_py()
+        if not late:
+            return rows
         count.late += late
-        return rows.filter(on_time) if late else rows
+        if step.promised.closed[stream] is not None:
+            step.promised.arrive(stream, rows.filter(pc.invert(on_time)))
+        return rows.filter(on_time)
 
     def _process(self, rows: Rows, step: Step) -> Iterator[pa.RecordBatch]:
         """Join new rows of all streams, in the order of the schedule."""
@@ -288,7 +291,7 @@ class EquiJoin:
         for stream, window in enumerate(state.windows):
             if window.length is None and watermark < END_OF_TIME:
                 continue
-            until = watermark - (window.length or 0)
+            until = watermark if watermark == END_OF_TIME else watermark - (window.length or 0)
             since = state.settled[stream]
             if since is not None and until <= since:
                 continue

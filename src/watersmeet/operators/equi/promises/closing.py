@@ -123,11 +123,11 @@ class ClosedKeys:
         return closed if self.patterns is None else closed | self.fit_patterns(rows, key_columns)
 
     def fit_patterns(self, rows: pa.RecordBatch, key_columns: Sequence[str]) -> Bools:
-        """Which rows have a key that a pattern closes."""
+        """Which rows have a key that a pattern closes; a null key is never closed."""
         fits = np.zeros(len(rows), dtype=np.bool_)
         for pattern in self.patterns.to_pylist() if self.patterns is not None else ():
             fits |= _fits(rows, pattern, key_columns)
-        return fits
+        return fits & has_code(rows)
 
     def arrived(self, codes: Ints, arrival: str | None) -> None:
         """Close what the arrival of these codes closes: the codes of all rows of a micro-batch."""
