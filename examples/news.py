@@ -2,7 +2,7 @@
 
 A news item is published once, and is read until it drops off the ten latest ones; then
 the monitor writes a punctuation: no more records of that number will come. So the join
-needs no window: a record leaves when it has met its news, a news item when its
+needs no window: a record leaves when it has found its news item, a news item when its
 punctuation comes. The state stays at the ten latest items, however long the streams run.
 
 The example is that of Ding, Rundensteiner and Heineman, "MJoin: A Metadata-Aware Stream

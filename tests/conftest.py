@@ -15,6 +15,11 @@ import watersmeet as wm
 
 ROOT = Path(__file__).parent.parent
 
+# Helpers' assertions tell what they compared, and hold under ``python -O`` too.
+pytest.register_assert_rewrite(
+    "tests.oracle", "tests.conformance", "tests.operators", "tests.spark", "tests.state"
+)
+
 # The JVMs of tests, also of those that tests start, live too short for the optimising compiler
 # to pay: without it they are done in about six sevenths of the time.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")

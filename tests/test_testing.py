@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
-from watersmeet.errors import StreamNameError
+import watersmeet as wm
+from watersmeet.errors import PlanError, PunctuationError, StateError, StreamNameError
 from watersmeet.testing import LocalJoin, LocalStream
 
 SCHEMA = pa.schema([("k", pa.int64()), ("t", pa.timestamp("us", "UTC"))])
@@ -27,3 +32,56 @@ def test_timestamps_of_any_zone_and_unit_are_taken(tmp_path) -> None:  # type: i
     rows = pa.table([[1], [1000]], schema=zoned)
     result = join.batch(a=rows, b=rows)
     assert result.column("event_time").cast(pa.int64()).to_pylist() == [1_000_000]
+
+
+@pytest.mark.parametrize(
+    ("when", "message"),
+    [
+        ("kind = 'end'", "is not a condition over its columns k, t"),
+        ("k <", "is not a condition over its columns"),
+        ("k", "is of type int64"),
+    ],
+)
+def test_a_condition_that_is_none_is_refused_when_the_join_is_made(
+    tmp_path: Path, when: str, message: str
+) -> None:
+    stream = LocalStream(SCHEMA, punctuation=wm.Punctuation(when=when))
+    with pytest.raises(PunctuationError, match=message):
+        LocalJoin({"a": stream, "b": stream}, on="k", folder=str(tmp_path))
+
+
+@pytest.mark.parametrize("number", [-1, "x", True])
+def test_expectations_are_numbers(tmp_path: Path, number: Any) -> None:
+    stream = LocalStream(SCHEMA, rows_per_second=number)
+    with pytest.raises(PlanError, match="rows_per_second must be a number above 0"):
+        LocalJoin({"a": stream, "b": stream}, on="k", unbounded=True, folder=str(tmp_path))
+
+
+def test_a_delay_of_a_part_of_a_millisecond_is_rounded_up(tmp_path: Path) -> None:
+    stream = LocalStream(SCHEMA, time="t", delay="1500 us")
+    join = LocalJoin({"a": stream, "b": stream}, on="k", within="1 second", folder=str(tmp_path))
+
+    def rows(microseconds: int) -> pa.Table:
+        return pa.table([[1], [microseconds]], schema=SCHEMA)
+
+    join.batch(a=rows(10_000_000), b=rows(10_000_000))
+    join.batch(a=rows(10_000_000 - 1_300))
+    assert join.counters.streams[0].late == 0, "it is within its delay"
+
+
+def test_a_condition_that_needs_columns_that_are_not_stored_is_refused_at_a_restart(
+    tmp_path: Path,
+) -> None:
+    schema = pa.schema([("k", pa.int64()), ("x", pa.int64()), ("y", pa.int64())])
+
+    def join(column: str, restart: LocalJoin | None = None) -> LocalJoin:
+        columns = {"a": [column], "b": [column]}
+        same = wm.predicate(lambda a, b: pc.equal(a[column], b[column]), "a", "b", columns=columns)
+        streams = {"a": LocalStream(schema), "b": LocalStream(schema)}
+        options = {"on": "k", "how": "semi", "where": same, "unbounded": True}
+        return LocalJoin(streams, folder=str(tmp_path), restart=restart, **options)
+
+    before = join("x")
+    before.batch(b=pa.table([[1], [2], [3]], schema=schema))
+    with pytest.raises(StateError, match="stored columns"):
+        join("y", before).batch(a=pa.table([[1], [2], [3]], schema=schema))

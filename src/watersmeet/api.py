@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from watersmeet.errors import PlanError, PredicateError
+from watersmeet.errors import PlanError, PredicateError, did_you_mean
 from watersmeet.plan import equi
 from watersmeet.plan.explain import explain
 from watersmeet.spark import session
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 Duration = str | timedelta
 Keys = str | Sequence[str]
 Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,20 @@ def predicate(
         )
     if len(set(streams)) < len(streams):
         raise PredicateError(f"predicate: {streams!r} names a stream twice. Name each once.")
+    example = 'like columns={"views": ["price"]}'
+    if columns is not None and not isinstance(columns, Mapping):
+        raise PredicateError(f"predicate: columns={columns!r} is not a dict. Give one {example}.")
+    for name, wanted in (columns or {}).items():
+        if name not in streams:
+            raise PredicateError(
+                f"predicate: columns={columns!r}: the function does not get {name!r}, but "
+                f"{', '.join(streams)}.{did_you_mean(str(name), streams)}"
+            )
+        if isinstance(wanted, str) or not wanted:
+            raise PredicateError(
+                f"predicate: columns[{name!r}]={wanted!r} is not a list of columns. Give one or "
+                f"more, {example}."
+            )
     return PredicateFunction(function, streams, dict(columns or {}))
 
 
@@ -193,16 +208,23 @@ def plan(
     return Plan(planned, tuple(streams))
 
 
-def _run_at_once(plan: Callable[Arguments, Plan]) -> Callable[Arguments, DataFrame]:
-    """The call that plans a join and gives its result: with the same arguments."""
+def _takes_arguments_of(
+    plan: Callable[Arguments, Any],
+) -> Callable[[Callable[..., Result]], Callable[Arguments, Result]]:
+    """A function's signature is that of ``plan``, but for what it returns."""
 
-    @wraps(plan)
-    def join(*args: Arguments.args, **kwargs: Arguments.kwargs) -> DataFrame:
-        return plan(*args, **kwargs).dataframe()
+    def decorate(function: Callable[..., Result]) -> Callable[Arguments, Result]:
+        returned = function.__annotations__["return"]
+        shown = inspect.signature(plan).replace(return_annotation=returned)
+        function.__signature__ = shown  # type: ignore[attr-defined]
+        return function
 
-    join.__name__ = join.__qualname__ = "join"
-    join.__annotations__ = {**plan.__annotations__, "return": "DataFrame"}
-    join.__doc__ = """Join streams by key within windows of time.
+    return decorate
+
+
+@_takes_arguments_of(plan)
+def join(*args: Any, **kwargs: Any) -> DataFrame:
+    """Join streams by key within windows of time.
 
     Parameters
     ----------
@@ -247,7 +269,4 @@ def _run_at_once(plan: Callable[Arguments, Plan]) -> Callable[Arguments, DataFra
         The key columns, then every stream's other columns; an inner join of
         streams with time ends with ``event_time``.
     """
-    return join
-
-
-join = _run_at_once(plan)
+    return plan(*args, **kwargs).dataframe()

@@ -13,7 +13,7 @@
     ├── SessionError    the Spark session is not set up
     ├── StateError      a checkpoint that does not fit the query
     ├── ViolationError  a stream brought a row that it had promised not to bring
-    ├── OverBudgetError  a budget with overflow="fail" would be passed
+    ├── OverBudgetError  a budget with overflow="fail" would be exceeded
     ├── PredicateFunctionError  a function given by wm.predicate failed
     └── InternalError   a bug of Watersmeet itself
 
@@ -87,7 +87,7 @@ class BudgetError(PlanError):
 
 
 class StrategyError(PlanError):
-    """``index`` or ``invalidation`` is not one of the ways there are."""
+    """``goal``, ``violations`` or a value in ``tuning`` is not a known one."""
 
 
 class PunctuationError(PlanError):

@@ -35,13 +35,18 @@ import pyarrow.compute as pc
 from watersmeet import durations
 from watersmeet.cost import calibration
 from watersmeet.cost.engine import Weights
-from watersmeet.errors import PredicateError, StreamNameError, did_you_mean
+from watersmeet.errors import (
+    PredicateError,
+    PunctuationError,
+    StreamNameError,
+    did_you_mean,
+)
 from watersmeet.operators.base import END_OF_TIME, Counters, Operator, merged
 from watersmeet.operators.equi.layout import lay_out
 from watersmeet.operators.equi.step import EquiJoin
 from watersmeet.plan.equi import plan_join
 from watersmeet.rows.columns import TIME, concat
-from watersmeet.rows.encode import encoded
+from watersmeet.rows.encode import encoded, flags
 from watersmeet.rows.predicate import Predicate
 from watersmeet.rows.route import ByKey, Route
 from watersmeet.rows.shard import Shard
@@ -49,7 +54,7 @@ from watersmeet.rows.types import arrow_type, canonical_schema, spark_name
 from watersmeet.spec.equi import EquiSpec
 from watersmeet.spec.output import OutputColumn
 from watersmeet.spec.policy import Schedule
-from watersmeet.spec.stream import Column, Punctuation, StreamSpec
+from watersmeet.spec.stream import Arrival, Column, Punctuation, StreamSpec, check_expected
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.store import MemoryStore
 
@@ -66,7 +71,7 @@ class LocalStream:
     rows_per_second: float | None = None
     distinct_keys: float | None = None
     unique: bool = False
-    arrival: str | None = None
+    arrival: Arrival | None = None
     punctuation: Punctuation | None = None
     prefix: str | None = None
 
@@ -105,9 +110,9 @@ class LocalRun:
         self._greatest: dict[int, int] = dict(restart._greatest) if restart else {}
         self.counters: Any = operator.counters()
 
-    def step(self, rows: Sequence[pa.RecordBatch | None]) -> list[Any]:
+    def step(self, rows: Sequence[pa.RecordBatch | None], *, last: bool = False) -> list[Any]:
         """One micro-batch: new rows for any of the inputs. The watermark moves after it, as in
-        Spark, and takes effect in the next one."""
+        Spark, and takes effect in the next one. After the ``last`` one, no more input comes."""
         count = len(self.stores)
         dealt: list[list[list[pa.RecordBatch]]] = [[[] for _ in rows] for _ in range(count)]
         for position, batch in enumerate(rows):
@@ -120,6 +125,8 @@ class LocalRun:
             state, counters = self.state(number), self.operator.counters()
             chunk = [concat(parts) if parts else None for parts in of_shard]
             emitted += self.operator.step([chunk], self.watermark, state, counters)
+            if last:
+                emitted += self.operator.finish(state, counters)
             state.commit()
             self.operator.report(state, counters)
             counted.append(counters)
@@ -130,7 +137,7 @@ class LocalRun:
     def finish(self) -> list[Any]:
         """Let time pass until nothing is stored any more."""
         self.watermark = END_OF_TIME
-        return self.step([None] * len(self.inputs))
+        return self.step([None] * len(self.inputs), last=True)
 
     def state(self, number: int) -> Any:
         """The state of a shard, as it was committed last."""
@@ -204,6 +211,8 @@ class LocalJoin:
             schemas=schemas,
             output=pa.schema([(c.name, _output_type(c, schemas)) for c in self.spec.output]),
         )
+        for name, stream in streams.items():
+            _check_condition(name, stream)
         self.run: LocalRun = LocalRun(
             EquiJoin(layout),
             [LocalInput(ByKey(), (s.delay or 0) if s.time else None) for s in self.spec.streams],
@@ -273,6 +282,8 @@ class LocalJoin:
 
 
 def _stream_spec(name: str, stream: LocalStream) -> StreamSpec:
+    expected = stream.rows_per_second, stream.distinct_keys
+    check_expected(name, rows_per_second=expected[0], distinct_keys=expected[1])
     delay = None
     if stream.delay is not None:
         delay = durations.parse(stream.delay, argument=f"delay of stream {name!r}")
@@ -289,6 +300,25 @@ def _stream_spec(name: str, stream: LocalStream) -> StreamSpec:
         punctuation=stream.punctuation,
         prefix=stream.prefix,
     )
+
+
+def _check_condition(name: str, stream: LocalStream) -> None:
+    """Is the condition that marks a stream's punctuations one over its columns?"""
+    if stream.punctuation is None:
+        return
+    when = stream.punctuation.when
+    try:
+        kind = flags(pa.RecordBatch.from_pylist([], stream.schema), when).type
+    except Exception as error:
+        raise PunctuationError(
+            f"stream {name!r}: punctuation: when={when!r} is not a condition over its columns "
+            f"{', '.join(stream.schema.names)}: {error}"
+        ) from error
+    if kind != pa.bool_():
+        raise PunctuationError(
+            f"stream {name!r}: punctuation: when={when!r} is of type {kind}; it must be a "
+            "condition, like \"kind = 'end'\"."
+        )
 
 
 def _output_type(column: OutputColumn, schemas: Sequence[pa.Schema]) -> pa.DataType:

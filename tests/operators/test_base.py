@@ -73,7 +73,7 @@ class TestOnSpark:
         source = Source(encoded_by_spark(files.parquet(str(folder / "in")), LAYOUT), ByKey())
         schema = spark.createDataFrame([], "key bigint, count bigint").schema
         name = f"counts in {len(hops)}"
-        counts = run([source], hops, schema, name=name, streaming=True, timers=False)
+        counts = run([source], hops, schema, name=name, shards=2, streaming=True, timers=False)
         collected: dict[int, int] = {}
 
         def collect(batch: DataFrame, number: int) -> None:

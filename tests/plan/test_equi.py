@@ -699,3 +699,26 @@ def test_purge_after_is_a_number_of_punctuations(count: Any) -> None:
 
 def test_purge_after_needs_keys_that_are_over() -> None:
     assert "no stream closes its keys" in refusal(PunctuationError, tuning=Tuning(purge_after=10))
+
+
+@pytest.mark.parametrize("kind", ["double", "string", "decimal(10,2)"])
+def test_bounds_of_a_range_have_the_type_of_the_key(kind: str) -> None:
+    columns = (*CLICKS.columns, Column("low", kind))
+    ranged = replace(CLICKS, columns=columns, punctuation=Punctuation("true", low="low"))
+    message = refusal(PunctuationError, VIEWS, ranged)
+    assert f"the bound 'low' is of type {kind}, the key of type bigint" in message
+
+
+@pytest.mark.parametrize(("prefix", "name"), [(None, "views_site"), ("v_", "v_site"), ("", "site")])
+def test_shared_column_names_get_the_prefix_that_is_asked_for(
+    prefix: str | None, name: str
+) -> None:
+    clicks = replace(CLICKS, columns=(*CLICKS.columns, Column("site", "string")))
+    spec = equi_spec([replace(VIEWS, prefix=prefix), clicks], on="ad_id", within="1 hour")
+    names = [column.name for column in spec.output]
+    assert name in names
+    assert "clicks_site" in names
+
+
+def test_a_prefix_that_is_no_text_is_refused() -> None:
+    assert "prefix=3 is not a string" in refusal(PlanError, replace(VIEWS, prefix=3), CLICKS)

@@ -173,3 +173,20 @@ def test_pieces_end_between_and_within_rows() -> None:
     ]
     assert len(list(ranges.pieces(8))) == 1
     assert len(list(ranges.pieces(2))) == 4
+
+
+@pytest.mark.parametrize("end", [2**63 - 1, -(2**63)])
+@pytest.mark.parametrize("indexed", [True, False])
+def test_times_at_the_ends_of_64_bits_match(end: int, indexed: bool) -> None:
+    towards = -1 if end > 0 else 1
+    new = Segment.of(rows_of([(1, end), (1, end + towards * 10)]))
+    stored = Segment.of(rows_of([(1, end), (1, end + towards * 20)] * 50))
+    if indexed:
+        stored.indexed()
+    pairs = [
+        pair
+        for piece in probe(new, stored, 10, 10).pieces(1000)
+        for pair in zip(*piece, strict=True)
+    ]
+    found = {(int(mine), int(theirs) % 2) for mine, theirs in pairs}
+    assert found == {(0, 0), (1, 0), (1, 1)}

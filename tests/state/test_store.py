@@ -1,4 +1,4 @@
-"""A pocket is a store, wherever its values are."""
+"""A inline is a store, wherever its values are."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ changes = st.tuples(names, st.one_of(st.none(), sizes))
 def test_a_pocket_holds_what_was_put_in(steps: list[list[tuple[str, int | None]]]) -> None:
     store, small, expected = MemoryStore(), dict[str, bytes](), dict[str, bytes]()
     for number, step in enumerate(steps):
-        # Given a pocket that is opened again for every step,
-        pocket = InlineStore(store, small)
+        # Given a inline that is opened again for every step,
+        inline = InlineStore(store, small)
         for name, size in step:
             # when values are replaced and deleted,
-            assert pocket.get(name) == expected.get(name)
+            assert inline.get(name) == expected.get(name)
             if size is None:
-                pocket.delete(name)
+                inline.delete(name)
                 expected.pop(name, None)
             else:
                 expected[name] = bytes([number]) * size
-                pocket.put(name, expected[name])
+                inline.put(name, expected[name])
         # then each is in one place, the large ones and what is too much outside.
         assert store.values | small == expected
         assert not store.values.keys() & small.keys()

@@ -96,7 +96,7 @@ def keeping_indexed(d: Direction, w: Weights) -> float:
 
     As equation 3, but: a batch is sorted at once, and leaves with its segment, so that
     nothing is searched for what expires; a row is merged a few times instead; and a probe
-    meets each of about ten segments, whatever the keys."""
+    visits each of about ten segments, whatever the keys."""
     times_merged = max(0.0, math.log(max(d.stored / SEGMENTS / max(d.rows, 1.0), 1.0), _FAN))
     upkeep = d.rows * (w.sort + w.merge * times_merged)
     segments = d.sorted_segments

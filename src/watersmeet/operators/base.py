@@ -8,7 +8,7 @@ calls, for each shard and micro-batch::
     state = operator.open(store, shard, cache)
     counters = operator.counters()
     for results in operator.step(chunks, watermark, state, counters): ...
-    operator.finish(state, counters)     # only when no more input will ever come
+    for results in operator.finish(state, counters): ...   # only after the last input
     state.commit()
     operator.report(state, counters)
 

@@ -1,4 +1,4 @@
-"""Planning: from a user's call to a validated :class:`~watersmeet.spec.EquiSpec`.
+"""Planning: from a user's call to a validated :class:`~watersmeet.spec.equi.EquiSpec`.
 
-Nothing here knows Spark, state or rows. A mistake in the call is found here, not in a task.
+Nothing here knows Spark or state. A mistake in the call is found here, not in a task.
 """

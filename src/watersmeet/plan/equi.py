@@ -3,7 +3,7 @@
 Every argument is checked here and nowhere else, in this order: the streams by themselves,
 the join type, the keys, the windows, what bounds the state, the condition, the result's names.
 
-What bounds the state. A row of stream i can meet only rows whose time is at most its own plus
+What bounds the state. A row of stream i can match only rows whose time is at most its own plus
 ``windows[i]``, and rows behind the watermark are dropped as they arrive. So it is useless, and
 if it has matched nothing so far it is proven unmatched, as soon as::
 
@@ -14,64 +14,54 @@ Without ``within`` that never comes: no row leaves, and no row is ever proven un
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from typing import Any
 
-from watersmeet import durations
 from watersmeet.errors import (
     JoinTypeError,
-    PlanError,
     PredicateError,
     PunctuationError,
     StrategyError,
-    TimeColumnError,
     UnboundedStateError,
     WindowError,
-    did_you_mean,
 )
 from watersmeet.plan.arguments import by_stream, check_flag, one_of
 from watersmeet.plan.backend import Backend
 from watersmeet.plan.budget import checked_budget
+from watersmeet.plan.join import (
+    JoinPlan,
+    check_where,
+    join_name,
+    join_type,
+    predicate_of,
+    window_lengths,
+)
 from watersmeet.plan.keys import Keys, compared_types, resolved_keys
 from watersmeet.plan.naming import result_columns
 from watersmeet.plan.policy import equi_policy
-from watersmeet.plan.predicates import bound
 from watersmeet.plan.promises import (
     check_promises,
     check_provable,
     check_purge_after,
     closed_by_promises,
 )
-from watersmeet.plan.streams import check_streams, time_example, with_time
-from watersmeet.rows.predicate import Predicate
+from watersmeet.plan.streams import check_streams, with_time
 from watersmeet.spec.budget import Budget
 from watersmeet.spec.equi import VIOLATIONS, EquiSpec
-from watersmeet.spec.join import GOALS, JOIN_TYPES, MULTIWAY_JOIN_TYPES, How
+from watersmeet.spec.join import GOALS, MULTIWAY_JOIN_TYPES
 from watersmeet.spec.policy import EquiPolicy
 from watersmeet.spec.predicate import PredicateFunction
 from watersmeet.spec.stream import StreamSpec
 from watersmeet.spec.tuning import DRIVERS, INDEXES, INVALIDATIONS, Tuning
 
-#: What Spark calls these joins, without underscores, and what they are called here.
-_SPARK_JOIN_TYPES = {
-    "leftouter": "left",
-    "rightouter": "right",
-    "outer": "full",
-    "fullouter": "full",
-    "leftsemi": "semi",
-    "leftanti": "anti",
-}
-
 
 @dataclass(frozen=True)
-class EquiPlan:
-    """A planned equality join: what was asked for, how it runs, and its further condition."""
+class EquiPlan(JoinPlan):
+    """A planned equality join."""
 
     spec: EquiSpec
     policy: EquiPolicy
-    predicate: Predicate | None
 
 
 def equi_spec(
@@ -97,12 +87,12 @@ def equi_spec(
     """
     check_streams(streams)
     streams = tuple(with_time(stream) for stream in streams)
-    how = _join_type(how)
+    how = join_type(how)
     if len(streams) > 2:
         _check_multiway(streams, how, where)
     keys = resolved_keys(streams, on)
     key_types = compared_types(streams, keys)
-    windows = _windows(streams, within)
+    windows = window_lengths(streams, within)
     check_flag(unbounded, argument="unbounded")
     check_flag(emit_punctuations, argument="emit_punctuations")
     check_promises(streams, key_types, emit_punctuations, how)
@@ -111,9 +101,9 @@ def equi_spec(
         _check_may_be_unbounded(how, unbounded)
     elif streams[0].streaming and within is None:
         check_provable(streams, how)
-    _check_where(where)
+    check_where(where)
     spec = EquiSpec(
-        name=_name(name, how, streams),
+        name=join_name(name, how, streams),
         streams=streams,
         keys=keys,
         key_types=key_types,
@@ -134,40 +124,12 @@ def equi_spec(
 def plan_join(streams: Sequence[StreamSpec], backend: Backend, **options: Any) -> EquiPlan:
     """Plan a join for a backend; ``options`` are those of :func:`equi_spec`."""
     spec = equi_spec(streams, **options)
-    where = options.get("where")
-    predicate: Predicate | None = None
-    if isinstance(where, PredicateFunction):
-        predicate = bound(where, spec.streams)
-    elif where is not None:
-        predicate = backend.translate(where)
+    predicate = predicate_of(options.get("where"), spec.streams, backend)
     policy = equi_policy(spec, shards=backend.shards, cores=backend.cores, weights=backend.weights)
-    return EquiPlan(spec, policy, predicate)
+    return EquiPlan(spec=spec, policy=policy, predicate=predicate)
 
 
 # --- the join type, the condition, the flag
-
-
-def _join_type(how: object) -> str:
-    """The join type, by our name; Spark's spellings are taken too."""
-    given = re.sub(r"[\s_-]", "", how.lower()) if isinstance(how, str) else ""
-    known = _SPARK_JOIN_TYPES.get(given, given)
-    if known in JOIN_TYPES:
-        return known
-    raise JoinTypeError(
-        f"how={how!r} is not a join type: it is one of {', '.join(JOIN_TYPES)}."
-        f"{did_you_mean(str(how), [*JOIN_TYPES, *get_args(How)])}"
-    )
-
-
-def _name(name: object, how: str, streams: Sequence[StreamSpec]) -> str:
-    """What the join is called in metrics and in the Spark UI."""
-    if name is None:
-        return f"{how} join of {' and '.join(stream.name for stream in streams)}"
-    if not isinstance(name, str) or not name.strip():
-        raise PlanError(
-            f"name={name!r} is not a name. Give text like 'ad clicks', or leave it out."
-        )
-    return name.strip()
 
 
 def _tuning(streams: Sequence[StreamSpec], tuning: object) -> Tuning:
@@ -200,8 +162,9 @@ def _check_multiway(streams: Sequence[StreamSpec], how: str, where: object) -> N
             f"{', '.join(MULTIWAY_JOIN_TYPES)}. Join two of them first, or give how='left'."
         )
     if how == "left" and where is not None:
+        shown = where.text if isinstance(where, PredicateFunction) else where
         raise PredicateError(
-            f"where={where!r} with how='left' of {count} streams: it would not be clear which "
+            f"where={shown!r} with how='left' of {count} streams: it would not be clear which "
             "match it is a condition of. Filter the streams before the join, or the result after "
             "it, or join two streams at a time."
         )
@@ -219,44 +182,12 @@ def _check_driver(streams: Sequence[StreamSpec], driver: object) -> None:
     untimed = [stream.name for stream in streams if stream.time is None]
     if driver == "timestamp" and untimed:
         raise StrategyError(
-            f"driver='timestamp' takes rows in the order of their times, and {', '.join(untimed)} "
-            "has none. Give its time column, or another driver."
+            f"tuning: driver='timestamp' processes rows in the order of their times, and "
+            f"{', '.join(untimed)} has none. Give its time column, or another driver."
         )
 
 
-def _check_where(where: object) -> None:
-    example = "like 'views.price < clicks.bid'"
-    if where is None or isinstance(where, PredicateFunction):
-        return
-    if not isinstance(where, str):
-        raise PredicateError(
-            f"where={where!r} ({type(where).__name__}) is not a condition. Give SQL text {example}."
-        )
-    if not where.strip():
-        raise PredicateError(f"where={where!r} is empty. Give SQL text {example}, or None.")
-
-
-# --- the windows and what they bound
-
-
-def _windows(streams: Sequence[StreamSpec], within: object) -> tuple[int | None, ...]:
-    if within is None:
-        return tuple(None for _ in streams)
-    if isinstance(within, Mapping):
-        given = by_stream(streams, within, argument="within")
-        windows = [
-            durations.parse(value, argument=f"within[{stream.name!r}]")
-            for stream, value in zip(streams, given, strict=True)
-        ]
-    else:
-        windows = [durations.parse(within, argument="within")] * len(streams)
-    for stream in streams:
-        if stream.time is None:
-            raise TimeColumnError(
-                f"within={within!r} compares times, but the stream {stream.name!r} has none. "
-                f"Give its time column: {time_example(stream)}."
-            )
-    return tuple(windows)
+# --- what bounds the state
 
 
 def _check_may_be_unbounded(how: str, unbounded: bool) -> None:

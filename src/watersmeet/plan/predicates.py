@@ -14,7 +14,7 @@ from watersmeet.spec.stream import StreamSpec
 def bound(given: PredicateFunction, streams: Sequence[StreamSpec]) -> FunctionPredicate:
     """The function as a predicate over the streams of a join."""
     names = [stream.name for stream in streams]
-    for name in (*given.streams, *given.columns):
+    for name in given.streams:
         if name not in names:
             raise PredicateError(
                 f"where={given.text}: {name!r} is not one of the streams {', '.join(names)}."

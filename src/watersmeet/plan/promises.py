@@ -85,7 +85,7 @@ def check_purge_after(streams: Sequence[StreamSpec], count: object) -> None:
         return
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise PunctuationError(
-            f"tuning: purge_after={count!r} must be a whole number above 0 of punctuations: "
+            f"tuning: purge_after={count!r} must be a number of punctuations, 1 or more: "
             "1 purges at once, 100 after a hundred of them."
         )
     if not any(stream.closes for stream in streams):

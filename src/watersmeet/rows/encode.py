@@ -19,11 +19,17 @@ def encoded(rows: pa.RecordBatch, layout: RowLayout) -> pa.RecordBatch:
 
 def _column(rows: pa.RecordBatch, encoding: Encoding) -> pa.Array:
     if isinstance(encoding, Flag):
-        frame = pl.DataFrame(pl.from_arrow(rows))
-        return frame.select(pl.sql_expr(encoding.when).fill_null(False)).to_series().to_arrow()
+        return flags(rows, encoding.when)
     if isinstance(encoding, Key):
         return canonical_key(rows.column(encoding.column).cast(arrow_type(encoding.type)))
     if isinstance(encoding, Code):
         keys = [_column(rows, key) for key in encoding.keys]
         return exact_code(keys[0]) if encoding.exact else hashed_code(keys)
     return rows.column(encoding.column)
+
+
+def flags(rows: pa.RecordBatch, when: str) -> pa.Array:
+    """For which rows a condition in SQL holds. (In Polars' SQL: for simple conditions it means
+    what Spark's means.)"""
+    frame = pl.DataFrame(pl.from_arrow(rows))
+    return frame.select(pl.sql_expr(when).fill_null(False)).to_series().to_arrow()

@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql import types as T
 
-from watersmeet.rows.columns import TIME, concat
+from watersmeet.rows.columns import TIME
+from watersmeet.rows.gathering import Gathering
 from watersmeet.rows.ipc import write_ipc
 from watersmeet.rows.route import Route
 from watersmeet.rows.types import UTC, canonical_rows
@@ -61,24 +62,20 @@ class Pack:
         context = TaskContext.get()
         if context is not None and context.partitionId() == 0:
             yield self.heartbeat()
-        waiting: list[pa.RecordBatch] = []
-        rows = size = 0
+        gathering = Gathering(PACK_ROWS, PACK_BYTES)
         for batch in batches:
-            waiting.append(batch)
-            rows, size = rows + len(batch), size + batch.nbytes
-            if rows >= PACK_ROWS or size >= PACK_BYTES:
-                yield self.packed(waiting)
-                waiting, rows, size = [], 0, 0
-        if rows:
-            yield self.packed(waiting)
+            for rows in gathering.add(batch):
+                yield self.packed(rows)
+        for rows in gathering.rest():
+            yield self.packed(rows)
 
     def heartbeat(self) -> pa.RecordBatch:
         """An empty capsule for every shard."""
         return self._capsules([(shard, None) for shard in self.ids])
 
-    def packed(self, batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    def packed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The capsules of some rows."""
-        rows = canonical_rows(concat(batches))
+        rows = canonical_rows(rows)
         most = max(1, CAPSULE_BYTES * len(rows) // max(1, rows.nbytes))
         return self._capsules(
             [

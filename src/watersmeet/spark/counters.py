@@ -62,7 +62,7 @@ def observed(operator: Operator) -> Column:
 
     Spark evaluates an observed aggregate for every row that passes, and nearly all
     of them are results. So there is one only, which merely skips them. And Spark plans the
-    query anew for every micro-batch, so the expression is kept small: one literal has all names."""
+    query for every micro-batch again, so the expression is small: one literal has all names."""
     nothing = operator.counters()
     labels = [name for name, _ in numbers(nothing, list(operator.inputs))]
     zeros = F.array_repeat(F.lit(0).cast("bigint"), len(labels))

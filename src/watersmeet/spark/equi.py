@@ -50,6 +50,7 @@ def build(
         [Hop(EquiJoin(layout))],
         schema,
         name=spec.name,
+        shards=policy.shards,
         streaming=spec.streaming,
         timers=spec.timers,
     )

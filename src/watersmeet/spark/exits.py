@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from watersmeet.rows.columns import concat
+from watersmeet.rows.gathering import Gathering
 from watersmeet.spark.capsule import CAPSULE_ARROW, PACK_BYTES, PACK_ROWS, Pack
 from watersmeet.spark.counters import REPORT
 
@@ -41,16 +41,10 @@ class Results:
     schema: pa.Schema
 
     def batches(self, emitted: Iterator[Any], *, first: bool) -> Iterator[pa.RecordBatch]:
-        waiting: list[pa.RecordBatch] = []
-        rows = size = 0
+        gathering = Gathering(FRAME_ROWS, FRAME_BYTES)
         for batch in emitted:
-            waiting.append(batch)
-            rows, size = rows + len(batch), size + batch.nbytes
-            if rows >= FRAME_ROWS or size >= FRAME_BYTES:
-                yield concat(waiting)
-                waiting, rows, size = [], 0, 0
-        if waiting:
-            yield concat(waiting)
+            yield from gathering.add(batch)
+        yield from gathering.rest()
 
 
 @dataclass(frozen=True)
@@ -67,15 +61,13 @@ class HandOn:
     def batches(self, emitted: Iterator[Any], *, first: bool) -> Iterator[pa.RecordBatch]:
         if first:
             yield self.packs[0].heartbeat()
-        waiting: dict[int, list[pa.RecordBatch]] = {}
+        gathering = [Gathering(PACK_ROWS, PACK_BYTES) for _ in self.packs]
         for number, rows in emitted:
-            batches = waiting.setdefault(number, [])
-            batches.append(rows)
-            full = sum(map(len, batches)) >= PACK_ROWS
-            if full or sum(batch.nbytes for batch in batches) >= PACK_BYTES:
-                yield self.packs[number].packed(waiting.pop(number))
-        for number, batches in waiting.items():
-            yield self.packs[number].packed(batches)
+            for batch in gathering[number].add(rows):
+                yield self.packs[number].packed(batch)
+        for pack, gathered in zip(self.packs, gathering, strict=True):
+            for batch in gathered.rest():
+                yield pack.packed(batch)
 
 
 def with_report(rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from watersmeet import durations
 from watersmeet.errors import PlanError, PunctuationError, TimeColumnError
-from watersmeet.spec.stream import Column, Punctuation, StreamSpec
+from watersmeet.spec.stream import Column, Punctuation, StreamSpec, check_expected
 
 #: Where Spark notes that a column carries a watermark.
 WATERMARK = "spark.watermarkDelayMs"
@@ -34,13 +34,7 @@ def describe(
         raise TimeColumnError(
             f"stream {name!r}: time must be a column's name, got {type(time).__name__}"
         )
-    for argument, number in (
-        ("rows_per_second", rows_per_second),
-        ("distinct_keys", distinct_keys),
-    ):
-        real = isinstance(number, int | float) and not isinstance(number, bool)
-        if number is not None and not (real and number > 0):
-            raise PlanError(f"stream {name!r}: {argument} must be a number above 0, got {number!r}")
+    check_expected(name, rows_per_second=rows_per_second, distinct_keys=distinct_keys)
     if delay is not None and time is None:
         raise TimeColumnError(
             f"stream {name!r}: delay={delay!r} needs a time column: add time='...'"

@@ -7,6 +7,7 @@ and dashboards; :func:`metrics` reads them from there.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -51,7 +52,7 @@ class StepMetrics:
     cache_misses: int
     step_ms: int
     steps: int
-    streams: dict[str, Any]
+    streams: Mapping[str, StreamCounters]
     notes: list[str]
     largest: Largest
 
@@ -92,7 +93,7 @@ class EquiMetrics(StepMetrics):
     full_results: int
     deferred: int
     owed: int
-    streams: dict[str, EquiStreamCounters]
+    streams: Mapping[str, EquiStreamCounters]
 
     @property
     def shed(self) -> int:
@@ -111,7 +112,7 @@ _FAMILIES: dict[str, tuple[type[StepMetrics], type[StreamCounters]]] = {
 }
 
 
-def metrics(query: StreamingQuery) -> list[Any]:
+def metrics(query: StreamingQuery) -> list[StepMetrics]:
     """One record for each recent micro-batch of each join in the query, oldest first:
     an :class:`EquiMetrics` for an equality join.
 
@@ -129,14 +130,16 @@ def metrics(query: StreamingQuery) -> list[Any]:
 
 def _record(progress: Any, join: str, observed: dict[str, Any]) -> StepMetrics:
     record, counters = _FAMILIES.get(observed[FAMILY], (StepMetrics, StreamCounters))
-    known = {field.name for field in fields(record)}
+    known = {field.name for field in (*fields(record), *fields(counters))}
     streams: dict[str, dict[str, int]] = {}
     totals = {}
     for name, value in observed[COUNTERS].items():
         stream, dot, counter = name.rpartition(".")
+        if counter not in known:
+            continue
         if dot:
             streams.setdefault(stream, {})[counter] = value
-        elif name in known:
+        else:
             totals[name] = value
     return record(
         batch=progress.batchId,

@@ -13,6 +13,7 @@ import itertools
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -59,13 +60,17 @@ def run(
     schema: T.StructType,
     *,
     name: str,
+    shards: int,
     streaming: bool,
     timers: bool,
 ) -> DataFrame:
     """The results of a chain of operators, as a DataFrame of that schema, streaming or batch as
     the sources are. ``timers``: is there a watermark to wait for?"""
-    spark = sources[0].rows.sparkSession
-    ids, cache = tuple(shard_ids(shard_count(spark))), segment_cache(spark)
+    for hop, following in pairwise(hops):
+        handed, taken = len(hop.onward), len(following.operator.inputs)
+        assert handed == taken, f"a hop hands on {handed} inputs, the next one takes {taken}"
+    assert not hops[-1].onward, "the last hop gives results"
+    ids, cache = tuple(shard_ids(shards)), segment_cache(sources[0].rows.sparkSession)
     rows = _union([_packed(source, Pack(i, source.route, ids)) for i, source in enumerate(sources)])
     unique = _unique(name)
     for number, hop in enumerate(hops):
@@ -119,13 +124,15 @@ def _union(frames: Sequence[DataFrame]) -> DataFrame:
     return united
 
 
-_taken: dict[str, itertools.count[int]] = {}
+_taken: set[str] = set()
 _lock = threading.Lock()
 
 
 def _unique(name: str) -> str:
     """The name, with a number behind it if this process has given it to another query: Spark
     refuses two observations of one name in a query."""
+    numbered = (name if number == 1 else f"{name} ({number})" for number in itertools.count(1))
     with _lock:
-        number = next(_taken.setdefault(name, itertools.count(1)))
-    return name if number == 1 else f"{name} ({number})"
+        unique = next(candidate for candidate in numbered if candidate not in _taken)
+        _taken.add(unique)
+    return unique

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from watersmeet.errors import PlanError
+
 #: In which order a stream's rows may come, by their keys.
 Arrival = Literal["clustered", "ordered"]
 ARRIVALS: tuple[str, ...] = get_args(Arrival)
@@ -72,3 +74,11 @@ class StreamSpec:
     def column(self, name: str) -> Column:
         """The column of that name, which the planner has made sure exists."""
         return next(column for column in self.columns if column.name == name)
+
+
+def check_expected(name: str, **numbers: object) -> None:
+    """Refuse expectations of a stream that are not numbers above 0."""
+    for argument, number in numbers.items():
+        real = isinstance(number, int | float) and not isinstance(number, bool)
+        if number is not None and not (real and number > 0):  # type: ignore[operator]
+            raise PlanError(f"stream {name!r}: {argument} must be a number above 0, got {number!r}")

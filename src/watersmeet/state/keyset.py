@@ -79,7 +79,7 @@ class KeySet:
         ends = np.append(starts[1:], True)
         return KeySet(lows[starts], reach[ends])
 
-    def bridged(self, before: KeySet, share: Shard) -> KeySet:
+    def bridged(self, before: KeySet, shard: Shard) -> KeySet:
         """The set with the gaps closed that have no key of this shard. A gap of the set ``before``
         has been examined already, and is left open.
 
@@ -88,15 +88,15 @@ class KeySet:
         >>> len(mine.low) > 200, len(whole.low)
         (True, 1)
         """
-        if share.count == 1 or len(self.low) < 2:
+        if shard.count == 1 or len(self.low) < 2:
             return self
         below, above = self.high[:-1], self.low[1:]
         widths = above.view(np.uint64) - below.view(np.uint64) - np.uint64(1)
-        fresh = (widths <= np.uint64(_GAP * share.count)) & ~before._has_gaps(below, above)
+        fresh = (widths <= np.uint64(_GAP * shard.count)) & ~before._has_gaps(below, above)
         gaps = np.flatnonzero(fresh)
         cuts = np.flatnonzero(np.diff(np.cumsum(widths[gaps]) // np.uint64(_CODES))) + 1
         empty = [
-            some[_without(share, below[some] + 1, widths[some].astype(np.int64))]
+            some[_without(shard, below[some] + 1, widths[some].astype(np.int64))]
             for some in np.split(gaps, cuts)
             if len(some)
         ]
@@ -138,10 +138,10 @@ class KeySet:
         return cls(both[: len(both) // 2], both[len(both) // 2 :])
 
 
-def _without(share: Shard, firsts: Ints, sizes: Ints) -> Bools:
+def _without(shard: Shard, firsts: Ints, sizes: Ints) -> Bools:
     """For each run of codes, given its first code and its size (at least 1): has the shard none
     of them?"""
     starts = np.cumsum(sizes) - sizes
     codes = np.repeat(firsts - starts, sizes) + np.arange(int(sizes.sum()))
-    none: Bools = np.add.reduceat(share.has(codes), starts, dtype=np.int64) == 0
+    none: Bools = np.add.reduceat(shard.has(codes), starts, dtype=np.int64) == 0
     return none

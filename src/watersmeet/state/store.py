@@ -63,10 +63,10 @@ class InlineStore:
     A round trip to Spark's state store takes most of a millisecond, however small the value.
 
     >>> store = MemoryStore()
-    >>> pocket = InlineStore(store, {})
-    >>> pocket.put("a", b"1")
-    >>> pocket.put("b", bytes(SMALL + 1))
-    >>> pocket.get("a"), list(pocket.small), list(store.values)
+    >>> inline = InlineStore(store, {})
+    >>> inline.put("a", b"1")
+    >>> inline.put("b", bytes(SMALL + 1))
+    >>> inline.get("a"), list(inline.small), list(store.values)
     (b'1', ['a'], ['b'])
     """
 

@@ -15,8 +15,8 @@ from watersmeet.state.store import Store
 
 @dataclass(frozen=True)
 class Debt:
-    """A probe that was put off: the rows of two segments have yet to meet. The ``new`` one is
-    of that ``stream``, the ``old`` one of the other. They are named by their ids."""
+    """A probe that was put off: the rows of a ``new`` segment of that ``stream`` have yet to
+    probe those of an ``old`` one of the other. Both are named by their ids."""
 
     stream: int
     new: str
@@ -69,8 +69,6 @@ class EquiState(ShardState):
 
     def commit(self) -> None:
         owing = self.owing
-        stored = {entry.id for window in self.windows for entry in window.entries}
-        assert owing <= stored, "a segment with debts is stored"
         self.section.update(
             settled=self.settled,
             watermark=self.watermark,
@@ -80,3 +78,5 @@ class EquiState(ShardState):
             debts=[asdict(debt) for debt in self.debts],
         )
         self.write(self.settled, fixed=owing)
+        stored = {entry.id for window in self.windows for entry in window.entries}
+        assert owing <= stored, "a segment with debts stays as it is"

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from watersmeet.plan.equi import EquiPlan
 from watersmeet.plan.explain import equi
 from watersmeet.plan.explain.tree import Node
+from watersmeet.plan.join import JoinPlan
 from watersmeet.spec.join import JoinSpec
 
+#: For each family of joins, what is to be said of it.
+_BRANCHES: dict[type[JoinPlan], Callable[[Any], list[Node]]] = {EquiPlan: equi.branches}
 
-def explain(plan: EquiPlan) -> str:
+
+def explain(plan: JoinPlan) -> str:
     """The plan as text: what matches, what is stored, what removes it, what is emitted when."""
     spec = plan.spec
     names = " and ".join(stream.name for stream in spec.streams)
     inputs = "streaming" if spec.streaming else "batch: one run, no watermark"
     title = f"{spec.how} join of {names}"
     called = "" if spec.name == title else f"{spec.name}: "
-    tree = Node(f"{called}{title} ({inputs})", equi.branches(plan))
+    tree = Node(f"{called}{title} ({inputs})", _BRANCHES[type(plan)](plan))
     return "\n".join(_warning(spec) + tree.drawn())
 
 

@@ -281,7 +281,7 @@ def _budget(spec: EquiSpec, policy: EquiPolicy) -> list[Node]:
             later = "; what is on disk is probed when no rows come, or the watermark requires it"
             what = f"answers from memory first{later if spec.timers else ', then from disk'}"
             what += "; nothing is lost"
-        each = f"{sizes.format(memory)}, {sizes.format(memory / policy.shards)} for each shard"
+        each = f"{sizes.format(memory)}, {sizes.format(policy.memory or 0)} for each shard"
         nodes.append(Node(f"memory: {each}: {what}"))
     if budget.fanout is not None:
         fate = "the query stops" if budget.overflow == "fail" else "the rest is left out"
@@ -335,7 +335,7 @@ def _event_time(spec: EquiSpec) -> Node:
         untimed = ", ".join(stream.name for stream in spec.streams if stream.time is None)
         return Node(f"event time: not carried on, as there is no time in: {untimed}")
     why = (
-        "a row may meet its first match long after its own time"
+        "a row may find its first match long after its own time"
         if spec.how == "semi"
         else "an unmatched row is emitted only when the watermark has passed its time"
     )

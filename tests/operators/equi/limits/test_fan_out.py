@@ -14,7 +14,7 @@ from tests.oracle import multiset
 from watersmeet.errors import OverBudgetError
 from watersmeet.rows import output
 from watersmeet.spec.budget import Budget
-from watersmeet.testing import LocalJoin
+from watersmeet.testing import LocalJoin, LocalStream
 
 
 class TestFanOut:
@@ -73,3 +73,20 @@ class TestFanOut:
         for _ in range(3):  # three segments of each
             join.batch(a=rows("a", [7, 7], 1.0), b=rows("b", [7, 7], 1.0))
         assert join.batch(c=rows("c", [7], 2.0)).num_rows == 7
+
+
+@pytest.mark.parametrize(
+    ("keys", "shown"),
+    [
+        (pa.array([3_000_000], pa.int32()).view(pa.date32()), "10183-09-21"),
+        (pa.array([-800_000], pa.int32()).view(pa.date32()), "-"),
+        (pa.array([b"\xff\xfe"]).view(pa.string()), "b'\\xff\\xfe'"),
+    ],
+    ids=["a date after the year 9999", "a date before the year 1", "a string that is not UTF-8"],
+)
+def test_a_key_that_python_cannot_show_does_not_stop_the_step(keys: pa.Array, shown: str) -> None:
+    schema = pa.schema([("k", keys.type)])
+    join = LocalJoin({"a": LocalStream(schema), "b": LocalStream(schema)}, on="k", unbounded=True)
+    table = pa.Table.from_arrays([keys], schema=schema)
+    assert join.batch(a=table, b=table).num_rows == 1
+    assert shown in join.counters.largest.key

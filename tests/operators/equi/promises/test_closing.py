@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tests.conformance.join import at, table
+from tests.conformance.strategies import INSTANT
 from tests.operators.equi.promises.news import ACCESS, END, NEWS, access, joined, news
 from watersmeet.errors import ViolationError
 from watersmeet.spec.stream import Punctuation
@@ -33,8 +34,42 @@ class TestOrderAndClusters:
         with pytest.raises(ViolationError, match="arrival='clustered' has closed it"):
             join.batch(access=access(7))
 
+    def test_a_key_whose_rows_were_late_has_arrived_all_the_same(self, tmp_path: Path) -> None:
+        timed = pa.schema([("k", pa.int64()), ("t", INSTANT)])
+        streams = {
+            "a": LocalStream(timed, time="t", delay="0 seconds", arrival="clustered"),
+            "b": LocalStream(timed, time="t", delay="0 seconds"),
+        }
+        join = LocalJoin(streams, on="k", within="1 hour", folder=str(tmp_path))
+        join.batch(a=table(timed, [(1, at(10))]), b=table(timed, [(1, at(10))]))
+        # Key 1 comes in every batch; in the second one it is late.
+        late = join.batch(a=table(timed, [(1, at(5)), (2, at(11))]), b=table(timed, [(2, at(11))]))
+        assert join.counters.streams[0].late == 1
+        assert late.num_rows == 1
+        assert join.batch(a=table(timed, [(1, at(12))])).num_rows == 1
+
 
 class TestPunctuations:
+    @pytest.mark.parametrize("violations", ["fail", "drop"])
+    @pytest.mark.parametrize("pattern", [("x", None), (None, None)])
+    def test_a_pattern_never_closes_a_null_key(
+        self, tmp_path: Path, violations: str, pattern: tuple[str | None, str | None]
+    ) -> None:
+        schema = pa.schema([("k", pa.string()), ("l", pa.string()), ("end", pa.bool_())])
+        ending = LocalStream(schema, punctuation=Punctuation(when='"end"'))
+        join = LocalJoin(
+            {"a": ending, "b": ending},
+            on=["k", "l"],
+            how="left",
+            violations=violations,
+            folder=str(tmp_path),
+        )
+        join.batch(a=table(schema, [(*pattern, True)]))
+        # A null key matches nothing, and comes out at once.
+        result = join.batch(a=table(schema, [("x", None, False)]))
+        assert result.column("k").to_pylist() == ["x"]
+        assert join.counters.streams[0].violations == 0
+
     def test_a_range_closes_its_keys_and_goes_to_every_shard(self, tmp_path: Path) -> None:
         ranged = Punctuation(when='"end"', low="sno_from", high="to")
         schema = pa.schema(

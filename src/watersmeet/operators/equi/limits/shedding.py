@@ -82,14 +82,14 @@ def fit(budget: ShardBudget, state: EquiState, names: Sequence[str]) -> None:
     if total <= memory:
         return
     if budget.overflow == "fail":
-        held = ", ".join(
+        stored = ", ".join(
             f"{window.rows:,} rows of {name} in {sizes.format(window.memory)}"
             for name, window in zip(names, state.windows, strict=True)
         )
         raise OverBudgetError(
             f"the state of a shard would take {sizes.format(total)}, and the budget leaves it "
-            f"{sizes.format(memory)} (the query's memory divided by the shards). It holds {held}. "
-            "Give more memory, shorter windows, or overflow='spill' or 'shed'."
+            f"{sizes.format(memory)} (the query's memory divided by the shards). It stores "
+            f"{stored}. Give more memory, shorter windows, or overflow='spill' or 'shed'."
         )
     _shrink(memory, state)
 

@@ -1,0 +1,39 @@
+"""Gathering small batches into larger ones: large enough to be cheap, small enough to stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from watersmeet.rows.columns import concat
+
+
+class Gathering:
+    """Batches that wait until they have ``rows`` rows or ``size`` bytes together.
+
+    >>> one = pa.RecordBatch.from_pydict({"n": [1, 2]})
+    >>> gathering = Gathering(rows=3, size=1000)
+    >>> [len(batch) for batch in gathering.add(one)], [len(batch) for batch in gathering.add(one)]
+    ([], [4])
+    """
+
+    def __init__(self, rows: int, size: int) -> None:
+        self._limits = rows, size
+        self._waiting: list[pa.RecordBatch] = []
+        self._rows = self._size = 0
+
+    def add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Take a batch; all that waits, if that is enough by now."""
+        self._waiting.append(batch)
+        self._rows += len(batch)
+        self._size += batch.nbytes
+        if self._rows >= self._limits[0] or self._size >= self._limits[1]:
+            yield from self.rest()
+
+    def rest(self) -> Iterator[pa.RecordBatch]:
+        """All that waits, if anything does."""
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            self._rows = self._size = 0
+            yield concat(waiting)
