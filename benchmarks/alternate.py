@@ -1,7 +1,7 @@
 """The code of two checkouts, in turn: is this one slower than the other?
 
     git worktree add ../before main~10
-    python -m benchmarks.alternate ../before                  # every workload, about 25 minutes
+    python -m benchmarks.alternate ../before                  # every workload, about 12 minutes
     python -m benchmarks.alternate ../before numeric small    # numeric, small, three, metadata
 
 Each checkout runs in a process of its own, with a Spark session of its own. They never run at the
@@ -39,11 +39,11 @@ from benchmarks import harness, metadata_join, multiway_join
 from benchmarks.workload import Workload
 
 ROOT = Path(__file__).parent.parent
-WARM_UP_SECONDS = 120
-PASSES = 8
+WARM_UP_SECONDS = 75
+PASSES = 6
 console = Console(width=110)
 
-_NUMERIC = Workload("numeric", rows=200_000, keys=1_000_000, batches=11, minutes=5)
+_NUMERIC = Workload("numeric", rows=200_000, keys=1_000_000, batches=9, minutes=5)
 _SMALL = Workload("small", rows=1_000, keys=5_000, batches=45, minutes=5)
 _METADATA_ROWS = 400_000
 _METADATA_BATCHES = 8

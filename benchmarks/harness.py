@@ -5,8 +5,8 @@ Every way reads the same files, one file of each stream a micro-batch, and write
 to the same sink (``noop``). A micro-batch's time is Spark's own
 ``triggerExecution``; what is compared is the median over the micro-batches
 after the windows have filled. Before that, every way runs over the same files, again and
-again, for the JVM to compile what it uses: two minutes at least, and until it gets no faster
-(five at most). Then the ways take turns, so that a machine that gets slower or faster does so
+again, for the JVM to compile what it uses: a minute and a half at least, and until it gets no
+faster (three minutes at most). Then the ways take turns, so that a machine that gets slower or faster does so
 for all of them. All ways must give equally many results.
 """
 
@@ -35,9 +35,9 @@ import watersmeet as wm
 from benchmarks.workload import Workload
 
 DELAY = "10 seconds"
-#: Warming up takes at least and at most so long, and ends when so many runs over all files
+#: Warming up takes at least and at most this long, and ends when this many runs over all files
 #: were no faster than one before them.
-WARM_UP_SECONDS = (120, 300)
+WARM_UP_SECONDS = (90, 180)
 WARM_UP_PASSES = 3
 #: How often each way is timed.
 PASSES = 2
@@ -117,11 +117,13 @@ def start(
     )
 
 
-def warm_up(begin: Callable[[Path], StreamingQuery]) -> None:
+def warm_up(
+    begin: Callable[[Path], StreamingQuery], seconds: tuple[int, int] = WARM_UP_SECONDS
+) -> None:
     """Have a query run over its files, again and again, from an empty checkpoint each time,
     until it gets no faster."""
     began, medians = time.monotonic(), []
-    least, most = WARM_UP_SECONDS
+    least, most = seconds
     while (left := began + most - time.monotonic()) > 0:
         with completed(begin, max(1, round(left))) as (query, _):
             medians.append(statistics.median(times_of(query) or [0]))

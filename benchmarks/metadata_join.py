@@ -53,6 +53,7 @@ SIZES = (400_000, 1_000_000)  # records a micro-batch
 FILLED = 2_000_000  # records before those that are timed
 TIMED = 3  # micro-batches
 PASSES = 5
+WARM_UP_SECONDS = (120, 300)
 CORES = 2  # and so many files of records a micro-batch: one core alone would read one
 PER_ITEM = 1_000
 LATEST = 10
@@ -185,7 +186,7 @@ def main() -> None:
             long = run(spark, "ours", folder / "long", SIZES[0])
         for way in ways:
             with console.status(f"warming up: {way}"):
-                warm_up(partial(start, spark, way, folder / str(SIZES[0])))
+                warm_up(partial(start, spark, way, folder / str(SIZES[0])), WARM_UP_SECONDS)
         # In turn, so that a machine that gets slower or faster does so for all of them.
         for number, size, way in itertools.product(range(PASSES), SIZES, ways):
             with console.status(f"pass {number + 1} of {PASSES}, {size:,} a micro-batch: {way}"):

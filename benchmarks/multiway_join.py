@@ -23,7 +23,7 @@ from benchmarks import harness
 from benchmarks.harness import DEFAULT, DELAY, ROCKSDB, Report, compare
 from benchmarks.workload import Workload
 
-STEADY = 4
+STEADY = 3
 
 
 def chain(streams: dict[str, DataFrame], window: str) -> DataFrame:
@@ -58,7 +58,7 @@ WAYS = {
 def workload(streams: int) -> Workload:
     names = tuple(f"s{number}" for number in range(1, streams + 1))
     return Workload(
-        f"{streams} streams", rows=200_000, keys=1_000_000, batches=11, minutes=5, streams=names
+        f"{streams} streams", rows=200_000, keys=1_000_000, batches=9, minutes=5, streams=names
     )
 
 

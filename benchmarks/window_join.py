@@ -41,8 +41,8 @@ WAYS = {
 
 def throughput(spark: SparkSession, report: Report, folder: Path, *, strings: bool) -> None:
     name = "strings" if strings else "numeric"
-    load = Workload(name, rows=200_000, keys=1_000_000, batches=11, minutes=5, strings=strings)
-    runs = compare(spark, report, load, folder / name, WAYS, steady=4)
+    load = Workload(name, rows=200_000, keys=1_000_000, batches=9, minutes=5, strings=strings)
+    runs = compare(spark, report, load, folder / name, WAYS, steady=3)
     mine = runs["ours"].batch_ms
     goals = (10, 4) if strings else (15, 5)
     for way, goal in zip(("native, RocksDB", "native, default"), goals, strict=True):
