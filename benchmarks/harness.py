@@ -6,8 +6,8 @@ to the same sink (``noop``). A micro-batch's time is Spark's own
 ``triggerExecution``; what is compared is the median over the micro-batches
 after the windows have filled. Before that, every way runs over the same files, again and
 again, for the JVM to compile what it uses: a minute and a half at least, and until it gets no
-faster (three minutes at most). Then the ways take turns, so that a machine that gets slower or faster does so
-for all of them. All ways must give equally many results.
+faster (three minutes at most). Then the ways take turns, so that a machine that gets slower or
+faster does so for all of them. All ways must give equally many results.
 """
 
 from __future__ import annotations
