@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from watersmeet.errors import StateError
@@ -62,8 +62,14 @@ class Manifest:
 
     def to_bytes(self) -> bytes:
         """The form kept in the store: JSON."""
-        fields = {"format": FORMAT, **asdict(self)}
-        fields["small"] = {name: b64encode(value).decode() for name, value in self.small.items()}
+        fields = {
+            "format": FORMAT,
+            "fingerprint": self.fingerprint,
+            "windows": [[vars(entry) for entry in window] for window in self.windows],
+            "timer": self.timer,
+            "section": self.section,
+            "small": {name: b64encode(value).decode() for name, value in self.small.items()},
+        }
         return json.dumps(fields, separators=(",", ":")).encode()
 
     @classmethod

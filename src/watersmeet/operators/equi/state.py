@@ -3,10 +3,10 @@ measured, promised and put off."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from watersmeet.operators.equi.flow import Flow
+from watersmeet.operators.equi.layout import EquiLayout
 from watersmeet.rows.shard import Shard
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.shard import ShardState
@@ -32,30 +32,20 @@ class EquiState(ShardState):
     ``closings`` names what is stored about closed keys; ``debts`` are the probes of stored
     segments that were put off, oldest first."""
 
-    def __init__(
-        self,
-        store: Store,
-        cache: SegmentCache,
-        *,
-        shard: Shard | None = None,
-        fingerprint: str,
-        lengths: Sequence[int | None],
-        delay: int,
-        memory: int | None = None,
-    ) -> None:
+    def __init__(self, layout: EquiLayout, store: Store, shard: Shard, cache: SegmentCache) -> None:
         super().__init__(
             store,
             cache,
             shard=shard,
-            fingerprint=fingerprint,
-            lengths=lengths,
-            delay=delay,
-            memory=memory,
+            fingerprint=layout.fingerprint,
+            lengths=layout.kept,
+            delay=layout.delay,
+            memory=layout.policy.memory,
         )
-        kept = self.section
-        self.settled: list[int | None] = kept.get("settled", [None] * len(lengths))
+        kept, streams = self.section, len(layout.inputs)
+        self.settled: list[int | None] = kept.get("settled", [None] * streams)
         self.watermark: int | None = kept.get("watermark")
-        self.flows = [Flow(**flow) for flow in kept.get("flows", [{}] * len(lengths))]
+        self.flows = [Flow(**flow) for flow in kept.get("flows", [{}] * streams)]
         self.service: float | None = kept.get("service")
         self.closings: list[str] = kept.get("closings", [])
         self.debts = [Debt(**debt) for debt in kept.get("debts", [])]
@@ -72,10 +62,10 @@ class EquiState(ShardState):
         self.section.update(
             settled=self.settled,
             watermark=self.watermark,
-            flows=[asdict(flow) for flow in self.flows],
+            flows=[vars(flow) for flow in self.flows],
             service=self.service,
             closings=self.closings,
-            debts=[asdict(debt) for debt in self.debts],
+            debts=[vars(debt) for debt in self.debts],
         )
         self.write(self.settled, fixed=owing)
         stored = {entry.id for window in self.windows for entry in window.entries}

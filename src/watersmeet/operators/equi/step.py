@@ -121,15 +121,7 @@ class EquiJoin:
         return EquiCounters.zero(len(self.layout.inputs))
 
     def open(self, store: Store, shard: Shard, cache: SegmentCache) -> EquiState:
-        return EquiState(
-            store,
-            cache,
-            shard=shard,
-            fingerprint=self.layout.fingerprint,
-            lengths=self.layout.kept,
-            delay=self.layout.delay,
-            memory=self.layout.policy.memory,
-        )
+        return EquiState(self.layout, store, shard, cache)
 
     def step(
         self,
