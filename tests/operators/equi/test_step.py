@@ -93,7 +93,7 @@ def test_nothing_of_a_step_outlives_it(
     results += join.batch().num_rows + join.finish().num_rows
     # then each left results, and nothing else.
     assert results > 10
-    assert len(alive) == 9 * 8, "seven steps, and the last one with its end"
+    assert len(alive) == 9 * 8, "eight steps, and the end of the last"
     assert not any(ref() for ref in alive)
 
 

@@ -68,6 +68,15 @@ class TestFanOut:
         assert capped.batch(b=rows("b", [7, 7, 8], 2.0)).num_rows == 40
         assert capped.counters.capped == 2
 
+    @pytest.mark.parametrize("names", ["ab", "abc"])
+    def test_a_cap_counts_over_pieces(self, names: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(output, "PIECE", 10)
+        join = local(join_of(names), budget=Budget(fanout=25, overflow="shed"))
+        join.batch(**{name: rows(name, np.full(30, 7), 1.0) for name in names[:-1]})
+        last = names[-1]
+        assert join.batch(**{last: rows(last, [7, 7], 2.0)}).num_rows == 50
+        assert join.counters.capped == 2
+
     def test_a_cap_counts_over_segments(self) -> None:
         join = local(join_of("abc"), budget=Budget(fanout=7, overflow="shed"))
         for _ in range(3):  # three segments of each

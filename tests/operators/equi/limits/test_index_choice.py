@@ -15,6 +15,8 @@ from tests.conformance.join import START
 from tests.conformance.strategies import INSTANT
 from watersmeet.cost import calibration
 from watersmeet.cost.engine import Weights
+from watersmeet.operators.equi.flow import Flow
+from watersmeet.operators.equi.limits import index_choice
 from watersmeet.spec.tuning import Tuning
 from watersmeet.testing import LocalJoin, LocalStream
 
@@ -97,3 +99,22 @@ def test_lazy_invalidation_waits_for_a_probe_but_not_for_ever(tmp_path: Path) ->
     assert active.state_rows()[1] <= lazy.state_rows()[1]
     # Only the slow stream goes on: nothing probes its own window, and still it is bounded.
     assert lazy.state_rows()[0] <= 3 * active.state_rows()[0]
+
+
+def test_a_window_switches_after_three_micro_batches_in_a_row() -> None:
+    """Two, and then one that speaks against it, are not enough."""
+    weights = Weights(sort=70, merge=20, search=100, scan=10, hit=160, call=20_000)
+    flows = [Flow(rows=0.0, present=0.0, keys=10.0), Flow(rows=30_000.0, present=1.0, keys=1e9)]
+    windows = [mock.Mock(rows=0), mock.Mock(rows=900_000)]
+
+    def decide(*, probed: bool) -> list[str]:
+        flows[0].rows, flows[0].present = (200.0, 1.0) if probed else (0.0, 0.0)
+        notes = index_choice.switch_indexes(["slow", "fast"], flows, windows, weights)
+        return [note for note in notes if note.startswith("fast")]
+
+    assert [decide(probed=False), decide(probed=False)] == [[], []]
+    assert decide(probed=True) == []
+    assert [decide(probed=False), decide(probed=False)] == [[], []]
+    [note] = decide(probed=False)
+    assert note.startswith("fast is stored plain from now on")
+    assert not flows[1].indexed

@@ -24,7 +24,9 @@ class TestDrivers:
         ]
         held = list(stored)
         taken = []
-        for stream, run in driven(policy, batches, lambda: held, usual or [float(n) for n in new]):
+        for stream, run in driven(
+            policy, batches, lambda: list(held), usual or [float(n) for n in new]
+        ):
             taken.append(stream)
             held[stream] += len(run)
         return taken

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
+import watersmeet as wm
 from tests.conformance.join import Join, at, table
 from tests.conformance.strategies import INSTANT, examples
 from tests.conformance.ways import LocalWay
@@ -178,3 +179,48 @@ def test_when_all_keys_are_over_nothing_is_stored() -> None:
                 assert join.state_rows()[1] == 0
 
     check()
+
+
+class TestUniqueKeysWithACondition:
+    """The only row that may match has come: whether the condition holds for it or not."""
+
+    @staticmethod
+    def never(news: pa.Table, access: pa.Table) -> pa.Array:
+        return pa.array([False] * len(news))
+
+    def test_a_new_row_whose_only_candidate_fails_is_not_stored(self, tmp_path: Path) -> None:
+        join = joined(tmp_path, where=wm.predicate(self.never, "news", "access"))
+        join.batch(news=news(1))
+        assert join.batch(access=access(1, 1)).num_rows == 0
+        assert join.state_rows() == [1, 0]
+
+    def test_a_stored_row_leaves_when_its_only_candidate_fails(self, tmp_path: Path) -> None:
+        join = joined(tmp_path, where=wm.predicate(self.never, "news", "access"))
+        join.batch(access=access(1, 1, 2))
+        assert join.batch(news=news(1)).num_rows == 0
+        assert join.state_rows()[1] == 1
+        assert join.counters.streams[1].purged == 2
+
+
+def test_rows_that_have_left_before_their_time_do_not_expire_again(tmp_path: Path) -> None:
+    timed = pa.schema([("k", pa.int64()), ("t", pa.timestamp("us", "UTC"))])
+    streams = {
+        "a": LocalStream(timed, time="t", delay="0 seconds", unique=True),
+        "b": LocalStream(timed, time="t", delay="0 seconds"),
+    }
+    join = LocalJoin(streams, on="k", within="10 seconds", goal="memory", folder=str(tmp_path))
+    join.batch(b=table(timed, [(1, at(0)), (1, at(0)), (2, at(0)), (3, at(0)), (4, at(0))]))
+    join.batch(a=table(timed, [(1, at(1))]))
+    assert join.counters.streams[1].purged == 2
+    join.batch(a=table(timed, [(9, at(60))]), b=table(timed, [(9, at(60))]))
+    join.batch()
+    assert join.counters.streams[1].expired == 3
+    assert join.counters.streams[0].expired == 1
+
+
+def test_punctuations_that_leave_are_not_counted_as_results(tmp_path: Path) -> None:
+    join = joined(tmp_path, emit_punctuations=True)
+    result = join.batch(news=news(1), access=access(1, ("end", 1)))
+    assert result.column("is_punctuation").to_pylist() == [False, True]
+    assert join.counters.results == 1
+    assert join.counters.streams[1].propagated == 1
