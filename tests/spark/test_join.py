@@ -120,6 +120,21 @@ def test_a_stream_may_bring_its_own_watermark(
     assert_same_rows(run(joined), expected("left"))
 
 
+def test_metadata_of_a_file_is_no_watermark(spark: SparkSession, tmp_path: Path) -> None:
+    # Given files that were written from a column with a watermark,
+    stale = F.current_timestamp().alias("t", metadata={"spark.watermarkDelayMs": 5000})
+    spark.range(3).select("id", stale).write.parquet(str(tmp_path / "t"))
+    schema = spark.read.parquet(str(tmp_path / "t")).schema
+    assert "spark.watermarkDelayMs" in schema["t"].metadata
+    # then a query that streams them sets its own,
+    df = spark.readStream.schema(schema).parquet(str(tmp_path / "t"))
+    stream = wm.stream(df, "a", time="t", delay="1 second")
+    assert (stream.spec.delay, stream.spec.watermarked) == (1_000_000, False)
+    # and one that has set one keeps it.
+    own = wm.stream(df.withWatermark("t", "2 seconds"), "a", time="t")
+    assert (own.spec.delay, own.spec.watermarked) == (2_000_000, True)
+
+
 @pytest.mark.parametrize("how", ["inner", "semi"])
 def test_an_unbounded_join_needs_no_time(
     spark: SparkSession, folders: Mapping[str, Path], how: str

@@ -139,7 +139,7 @@ def test_a_broken_promise_stops_the_query_and_says_whose(
 
 @pytest.mark.parametrize(
     ("when", "message"),
-    [("nowhere = 1", "no condition over its columns sno, ip"), ("sno + 1", "is of type bigint")],
+    [("nowhere = 1", "not a condition over its columns sno, ip"), ("sno + 1", "is of type bigint")],
 )
 def test_a_condition_that_is_none_is_refused_at_once(
     spark: SparkSession, tmp_path: Path, when: str, message: str

@@ -117,7 +117,23 @@ def test_the_state_is_complete_when_only_one_shard_gets_data(
     query = start(wm.join(streams, on="k", within="20 seconds", how="inner"))
     query.awaitTermination()
     records = [record for record in wm.metrics(query) if record.rows]
-    assert all(record.join.startswith("inner join of a and b") for record in records)
+    assert {record.join for record in records} == {"inner join of a and b"}
     assert [record.streams["a"].state_rows for record in records] == [100, 100, 101]
     assert [record.streams["b"].state_rows for record in records] == [100, 101, 101]
     assert [record.results for record in records] == [100, 1, 2]
+
+
+def test_joins_of_one_name_in_a_query_are_told_apart(spark: SparkSession, tmp_path: Path) -> None:
+    for name, keys in (("a", [1, 2]), ("b", [2, 3])):
+        write(tmp_path / name, [rows_of([(key, at(0), key) for key in keys], **TYPES)])
+    streams = [
+        wm.stream(read(spark, tmp_path / name), name, time="t", delay="0 seconds") for name in "ab"
+    ]
+    joins = [
+        wm.join(streams, on="k", within="1 second", how="semi", name="twice") for _ in range(2)
+    ]
+    query = start(joins[0].union(joins[1]))
+    query.awaitTermination()
+    named = {record.join for record in wm.metrics(query)}
+    assert len(named) == 2
+    assert all(name.startswith("twice") for name in named)

@@ -23,6 +23,7 @@ REPORT = "_watersmeet_report"
 FIELD = T.StructField(REPORT, T.StringType())
 #: Their name among the observed metrics, and what is in there.
 STEP = "step"
+NAME = "name"
 FAMILY = "family"
 COUNTERS = "counters"
 NOTES = "notes"
@@ -56,9 +57,9 @@ def report(counters: Counters) -> str:
     )
 
 
-def observed(operator: Operator) -> Column:
-    """What to observe: each counter's name and its sum over a micro-batch, the notes, and
-    the largest fan-out.
+def observed(operator: Operator, name: str) -> Column:
+    """What to observe of the join of that name: each counter's name and its sum over a
+    micro-batch, the notes, and the largest fan-out.
 
     Spark evaluates an observed aggregate for every row that passes, and nearly all
     of them are results. So there is one only, which merely skips them. And Spark plans the
@@ -72,6 +73,7 @@ def observed(operator: Operator) -> Column:
             reports[COUNTERS], zeros, lambda sums, step: F.zip_with(sums, step, _add)
         )
         return F.struct(
+            F.lit(name).alias(NAME),
             F.lit(nothing.family).alias(FAMILY),
             F.map_from_arrays(F.split(F.lit("\t".join(labels)), "\t"), summed).alias(COUNTERS),
             F.flatten(reports[NOTES]).alias(NOTES),

@@ -40,7 +40,7 @@ def describe(
             f"stream {name!r}: delay={delay!r} needs a time column: add time='...'"
         )
     lag = None if delay is None else durations.parse(delay, argument=f"delay of stream {name!r}")
-    own = watermark_delay(df, time) if time is not None else None
+    own = watermark_delay(df, time) if time is not None and _has_watermark(df) else None
     if lag is not None and own is not None:
         raise TimeColumnError(
             f"stream {name!r}: column {time!r} already carries a watermark of "
@@ -83,7 +83,9 @@ def check_punctuation(df: DataFrame, name: str, punctuation: object) -> None:
 
 
 def watermark_delay(df: DataFrame, column: str) -> int | None:
-    """The delay, in microseconds, of the watermark that a column carries, if it does."""
+    """The delay, in microseconds, of the watermark that a column carries, if it does. (Files that
+    were written from such a column keep its metadata: a query that reads them has no watermark by
+    that alone.)"""
     named = [field for field in df.schema if field.name == column]
     for field in named or [f for f in df.schema if f.name.lower() == column.lower()]:
         if WATERMARK in field.metadata:

@@ -7,6 +7,7 @@ and dashboards; :func:`metrics` reads them from there.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from watersmeet.operators.base import Largest, StreamCounters
 from watersmeet.operators.equi.counters import EquiCounters, EquiStreamCounters
-from watersmeet.spark.counters import COUNTERS, FAMILY, LARGEST, NOTES, STEP
+from watersmeet.spark.counters import COUNTERS, FAMILY, LARGEST, NAME, NOTES, STEP
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -31,8 +32,8 @@ def observation_name(name: str) -> str:
 class StepMetrics:
     """One micro-batch of one join, of any family.
 
-    ``join`` is the join's name, with a number behind it if this process has run another of that
-    name. ``streams`` has, for each stream by name, ``rows`` in, how many
+    ``join`` is the join's name; if the query has several of that name, with a number behind it.
+    ``streams`` has, for each stream by name, ``rows`` in, how many
     were ``late`` (dropped) or ``unmatchable`` (a null key or time), how many ``expired``, and
     ``state_rows``, ``state_bytes`` and ``segments`` at the end. ``step_ms`` is the time spent in
     the operator, summed over the shards. ``capped`` counts new rows whose results a budget's
@@ -121,10 +122,15 @@ def metrics(query: StreamingQuery) -> list[StepMetrics]:
     """
     records = []
     for progress in query.recentProgress:
-        for name, row in progress.observedMetrics.items():
-            if name.startswith(_PREFIX):
-                join = name.removeprefix(_PREFIX)
-                records.append(_record(progress, join, row.asDict(recursive=True)[STEP]))
+        steps = {
+            name.removeprefix(_PREFIX): row.asDict(recursive=True)[STEP]
+            for name, row in progress.observedMetrics.items()
+            if name.startswith(_PREFIX)
+        }
+        given = Counter(step[NAME] for step in steps.values())
+        for unique, step in steps.items():
+            join = step[NAME] if given[step[NAME]] == 1 else unique
+            records.append(_record(progress, join, step))
     return records
 
 

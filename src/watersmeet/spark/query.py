@@ -86,8 +86,9 @@ def run(
             outputMode="append",
             timeMode="eventTime" if timers else "none",
         )
-        part = f"{unique}, hop {number + 1} of {len(hops)}" if len(hops) > 1 else unique
-        observed = steps.observe(observation_name(part), counters.observed(hop.operator))
+        part = f", hop {number + 1} of {len(hops)}" if len(hops) > 1 else ""
+        summary = counters.observed(hop.operator, name + part)
+        observed = steps.observe(observation_name(unique + part), summary)
         rows = observed.where(F.col(counters.REPORT).isNull()).drop(counters.REPORT)
         if hop.onward:
             rows = rows.drop("event_time")

@@ -275,6 +275,27 @@ def test_times_are_those_of_the_sessions_zone(
         )
 
 
+def test_timestamp_is_a_point_in_time_whatever_sql_means_by_it(
+    spark: SparkSession, pairs: DataFrame, streams: list[tuple[str, DataFrame]]
+) -> None:
+    times = ["hour(a.t) = 1", "a.t < b.t", "a.z < b.z", "date_trunc('day', a.t) = a.t"]
+    with (
+        setting(spark, "spark.sql.session.timeZone", "Europe/Vienna"),
+        setting(spark, "spark.sql.timestampType", "TIMESTAMP_NTZ"),
+    ):
+        assert_as_spark(pairs, streams, [(sql, sql) for sql in times])
+
+
+def test_the_size_of_null_is_what_the_session_says(
+    spark: SparkSession, pairs: DataFrame, streams: list[tuple[str, DataFrame]]
+) -> None:
+    with (
+        setting(spark, "spark.sql.ansi.enabled", "false"),
+        setting(spark, "spark.sql.legacy.sizeOfNull", "true"),
+    ):
+        assert_as_spark(pairs, streams, [("size(a.xs) = -1", "size(a.xs) = -1")])
+
+
 @pytest.mark.parametrize("ansi", ["true", "false"])
 def test_what_ansi_mode_stops_at_is_no_match_in_either_mode(
     spark: SparkSession, pairs: DataFrame, streams: list[tuple[str, DataFrame]], ansi: str
@@ -287,7 +308,7 @@ def test_the_inputs_are_the_columns_it_mentions(
     spark: SparkSession, streams: list[tuple[str, DataFrame]]
 ) -> None:
     predicate = where.translate(spark, "b.i > A.I and b.i < a.d", streams)
-    assert predicate.sql == "b.i > A.I and b.i < a.d"
+    assert predicate.text == "b.i > A.I and b.i < a.d"
     assert predicate.columns == ((1, "i"), (0, "i"), (0, "d"))
 
 

@@ -45,7 +45,8 @@ def elements(seq: Any) -> list[Any]:
 
 
 def type_of(node: Any) -> Any:
-    return _parsed_type(node.dataType().sql())
+    # Not by its SQL name: what ``TIMESTAMP`` means there, a setting of the session decides.
+    return _parsed_type(node.dataType().json())
 
 
 def operand_type(node: Any) -> Any:
@@ -54,8 +55,8 @@ def operand_type(node: Any) -> Any:
 
 
 @functools.cache
-def _parsed_type(ddl: str) -> T.DataType:
-    return T.DataType.fromDDL(ddl)
+def _parsed_type(json: str) -> T.DataType:
+    return T._parse_datatype_json_string(json)
 
 
 def computed(kind: T.DataType) -> Any:

@@ -125,7 +125,8 @@ def _is_null(t: Translation, node: Any) -> pl.Expr:
 
 
 def _size(t: Translation, node: Any) -> pl.Expr:
-    return t.stored(node.child()).list.len().cast(pl.Int32)
+    size = t.stored(node.child()).list.len().cast(pl.Int32)
+    return size.fill_null(-1) if node.legacySizeOfNull() else size
 
 
 def _array_contains(t: Translation, node: Any) -> pl.Expr:
