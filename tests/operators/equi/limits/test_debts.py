@@ -287,7 +287,7 @@ def test_promises_and_stages_together() -> None:
         promises.compare(history, batches, outcome.result)
 
     check()
-    assert deferred > 100
+    assert deferred > (100 if __debug__ else 0), "with a tenth of the cases, fewer"
 
 
 def timed_promises() -> st.SearchStrategy[tuple[Any, ...]]:
