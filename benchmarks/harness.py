@@ -117,13 +117,11 @@ def start(
     )
 
 
-def warm_up(
-    begin: Callable[[Path], StreamingQuery], seconds: tuple[int, int] = WARM_UP_SECONDS
-) -> None:
+def warm_up(begin: Callable[[Path], StreamingQuery]) -> None:
     """Have a query run over its files, again and again, from an empty checkpoint each time,
     until it gets no faster."""
     began, medians = time.monotonic(), []
-    least, most = seconds
+    least, most = WARM_UP_SECONDS
     while (left := began + most - time.monotonic()) > 0:
         with completed(begin, max(1, round(left))) as (query, _):
             medians.append(statistics.median(times_of(query) or [0]))
@@ -237,23 +235,24 @@ def compare(
     ways: Mapping[str, Way],
     *,
     steady: int,
+    passes: int = PASSES,
 ) -> dict[str, Run]:
     """All ways over one workload, in turn; joins must agree on the number of results."""
     workload.write(folder)
     for name, way in ways.items():
         with console.status(f"{workload.name}: {name}, warming up"):
             warm_up(partial(start, spark, way, workload, folder))
-    passes: dict[str, list[Run]] = {name: [] for name in ways}
-    for number in range(PASSES):
+    timed: dict[str, list[Run]] = {name: [] for name in ways}
+    for number in range(passes):
         for name, way in ways.items():
-            with console.status(f"{workload.name}: {name}, pass {number + 1} of {PASSES}"):
+            with console.status(f"{workload.name}: {name}, pass {number + 1} of {passes}"):
                 done = run(spark, name, way, workload, folder, steady=steady)
-            passes[name].append(done)
-    counts = {name: {d.results for d in done} for name, done in passes.items() if name != "floor"}
+            timed[name].append(done)
+    counts = {name: {d.results for d in done} for name, done in timed.items() if name != "floor"}
     assert len(set.union(*counts.values())) == 1, f"different results: {counts}"
     runs = {
         name: replace(done[-1], times=[ms for each in done for ms in each.times])
-        for name, done in passes.items()
+        for name, done in timed.items()
     }
     report.runs += runs.values()
     return runs

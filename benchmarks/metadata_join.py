@@ -1,6 +1,6 @@
 """A join bounded by punctuations, not by a window, against Spark's own unbounded join.
 
-    python -m benchmarks.metadata_join          # about 25 minutes
+    python -m benchmarks.metadata_join          # about 12 minutes
 
 The rolling top ten of the metadata paper (section 6.1): news items come once, access
 records of the ten latest ones, and a punctuation for each that drops off the list. Ours
@@ -52,8 +52,7 @@ console = Console(width=110)
 SIZES = (400_000, 1_000_000)  # records a micro-batch
 FILLED = 2_000_000  # records before those that are timed
 TIMED = 3  # micro-batches
-PASSES = 5
-WARM_UP_SECONDS = (120, 300)
+PASSES = 3
 CORES = 2  # and so many files of records a micro-batch: one core alone would read one
 PER_ITEM = 1_000
 LATEST = 10
@@ -186,7 +185,7 @@ def main() -> None:
             long = run(spark, "ours", folder / "long", SIZES[0])
         for way in ways:
             with console.status(f"warming up: {way}"):
-                warm_up(partial(start, spark, way, folder / str(SIZES[0])), WARM_UP_SECONDS)
+                warm_up(partial(start, spark, way, folder / str(SIZES[0])))
         # In turn, so that a machine that gets slower or faster does so for all of them.
         for number, size, way in itertools.product(range(PASSES), SIZES, ways):
             with console.status(f"pass {number + 1} of {PASSES}, {size:,} a micro-batch: {way}"):
