@@ -1,6 +1,6 @@
 """A join of three and of six streams in one operator, against Spark's own chain of joins.
 
-    python -m benchmarks.multiway_join          # everything, about 35 minutes
+    python -m benchmarks.multiway_join          # everything, about 20 minutes
     python -m benchmarks.multiway_join three    # one part: three, six
 
 - ours: ``wm.join`` of all streams

@@ -1,6 +1,6 @@
 """The two-stream window join against Spark's own, and against the floor, in one run.
 
-    python -m benchmarks.window_join            # everything, about an hour
+    python -m benchmarks.window_join            # everything, about 50 minutes
     python -m benchmarks.window_join numeric    # one part: numeric, strings, growth, small
 
 - ours: ``wm.join``
