@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
@@ -39,6 +39,16 @@ def examples(count: int) -> settings:
         print_blob=True,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
+
+
+def until_shown(check: Callable[[], None], shown: Callable[[], bool], what: str) -> None:
+    """Runs a random test until its cases have shown what it is about. Once is nearly always
+    enough; now and then all cases are small. Under ``python -O`` they are too few to tell."""
+    for _ in range(20 if __debug__ else 1):
+        check()
+        if shown():
+            return
+    assert not __debug__, f"no case showed: {what}"
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.conformance.join import Batch, Join, at, table
-from tests.conformance.strategies import INSTANT, Run, examples, limited, runs
+from tests.conformance.strategies import INSTANT, Run, examples, limited, runs, until_shown
 from tests.conformance.ways import LocalWay, restarted
 from tests.operators.equi.promises import histories as promises
 from tests.operators.equi.promises import news
@@ -249,12 +249,7 @@ def test_nothing_is_lost_and_nothing_comes_twice(how: str) -> None:
         owed += sum(counters.owed for counters in outcome.counters)
         check_event_times(join, run, outcome.results)
 
-    for _ in range(5):  # once is nearly always enough; now and then all examples are small
-        check()
-        if deferred > 50 and owed > 10:
-            break
-    assert deferred > (50 if __debug__ else 0), "probes were put off"
-    assert owed > 10, "and some of them from step to step"
+    until_shown(check, lambda: deferred > 50 and owed > 10, "probes deferred from step to step")
 
 
 def check_event_times(join: Join, run: Run, results: list[pa.Table]) -> None:
@@ -286,8 +281,7 @@ def test_promises_and_stages_together() -> None:
         deferred += sum(counters.deferred for counters in outcome.counters)
         promises.compare(history, batches, outcome.result)
 
-    check()
-    assert deferred > (100 if __debug__ else 0), "with a tenth of the cases, fewer"
+    until_shown(check, lambda: deferred > 100, "probes deferred")
 
 
 def timed_promises() -> st.SearchStrategy[tuple[Any, ...]]:
@@ -380,8 +374,7 @@ def test_debts_that_outlast_a_step_and_promises() -> None:
         }
         assert_same_rows(pa.concat_tables(results), sql_join(sides, how=how))
 
-    check()
-    assert owed > (100 if __debug__ else 0), "with a tenth of the cases, fewer"
+    until_shown(check, lambda: owed > 100, "probes deferred from step to step")
 
 
 def without_punctuations(results: list[pa.Table]) -> list[pa.Table]:
