@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test bench experiments lint types lock clean
+.PHONY: help setup java demo test bench experiments lint types lock mutants clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -35,6 +35,10 @@ lint: setup ## ruff's rules and format, and which module may import which
 
 types: setup ## mypy, strict
 	$(BIN)/mypy
+
+mutants: setup ## do the tests notice small faults? (an hour)
+	$(BIN)/pip install --quiet 'cosmic-ray>=8.7,<9'
+	$(BIN)/python scripts/mutants.py
 
 # Pins that still fit are kept; `make lock UPGRADE=--upgrade` takes the newest versions.
 lock: $(BIN)/python ## write requirements.lock anew from pyproject.toml
