@@ -29,7 +29,6 @@ from typing import Any
 
 from cosmic_ray.commands import init
 from cosmic_ray.mutating import mutate_and_test
-from cosmic_ray.plugins import operator_names
 from cosmic_ray.work_db import WorkDB, use_db
 from cosmic_ray.work_item import MutationSpec, WorkResult
 
@@ -93,7 +92,7 @@ def all_faults(checkout: Path, only: str) -> Iterator[MutationSpec]:
         if only in str(path.relative_to(checkout))
     ]
     with use_db(str(checkout / "faults.sqlite"), WorkDB.Mode.create) as db:
-        init(modules, db, {name: [{}] for name in operator_names() if "Variable" not in name})
+        init(modules, db, operator_cfgs={})
         faults = [item.mutations[0] for item in db.work_items]
     ignored = {path: not_run(path) for path in modules}
     for fault in faults:
@@ -105,7 +104,8 @@ Span = tuple[tuple[int, int], tuple[int, int]]
 
 
 def not_run(path: Path) -> list[Span]:
-    """The parts of a module that are for readers and type checkers: a fault there is none."""
+    """The parts of a module that are for readers and type checkers (that a dataclass is frozen,
+    too): a fault there is none."""
     spans: list[Span] = []
     for node in ast.walk(ast.parse(path.read_text())):
         parts: list[ast.AST | None] = []
@@ -113,6 +113,8 @@ def not_run(path: Path) -> list[Span]:
             parts = [node.returns]
         elif isinstance(node, ast.arg | ast.AnnAssign):
             parts = [node.annotation]
+        elif isinstance(node, ast.ClassDef):
+            parts = [call for call in node.decorator_list if isinstance(call, ast.Call)]
         elif isinstance(node, ast.Assert):
             parts = [node.msg]
         elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
