@@ -27,6 +27,7 @@ experiments: setup ## run the papers' experiments again
 	$(BIN)/python -m experiments.window
 	$(BIN)/python -m experiments.metadata
 	$(BIN)/python -m experiments.multiway
+	$(BIN)/python -m experiments.ring
 
 lint: setup ## ruff's rules and format, and which module may import which
 	$(BIN)/ruff check .

@@ -1,0 +1,1 @@
+"""Scalable Stream Join Processing with Expensive Predicates (Wang, Rundensteiner), run again."""

@@ -1,0 +1,66 @@
+"""The simulations count and time what they say."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from experiments.ring.figures import BUSY, busy, fitting_rate
+from experiments.ring.images import difference, images
+from experiments.ring.simulation import Load, atr, ctr, psp
+from watersmeet.cost.ring import Times
+
+TIMES = Times(T_j=1e-4, T_s=1e-5, T_n=1e-4)
+LOAD = Load(streams=3, rate=4, window=5, selectivity=0.1, seconds=60)
+
+
+def expected_results(load: Load, arrivals: list[float]) -> float:
+    steps = load.streams - 1
+    return sum((load.stored(time) * load.selectivity) ** steps for time in arrivals)
+
+
+@pytest.mark.parametrize("nodes", [1, 5])
+def test_every_way_makes_as_many_results(nodes: int) -> None:
+    expected = expected_results(LOAD, LOAD.arrivals(np.random.default_rng(0)))
+    runs = [
+        psp(LOAD, TIMES, nodes, seed=0),
+        atr(LOAD, TIMES, nodes, 10, seed=0),
+        ctr(LOAD, TIMES, nodes, 1, seed=0),
+    ]
+    assert [run.results.sum() for run in runs] == pytest.approx([expected] * 3, rel=0.15)
+
+
+def test_on_one_idle_node_a_result_takes_the_work_for_it() -> None:
+    # Two streams, rows so rare that none waits for another: each is taken in and compared.
+    load = Load(streams=2, rate=0.5, window=40, selectivity=0.5, seconds=400)
+    times = Times(T_j=1e-6, T_s=1e-6, T_n=0)
+    run = psp(load, times, 1, seed=1)
+    assert run.response == pytest.approx(
+        [1e-6 * (1 + load.stored(time)) for time in run.arrived], rel=1e-6
+    )
+
+
+def test_nodes_share_the_work_but_for_sending() -> None:
+    alone, shared = (psp(LOAD, Times(1e-4, 0, 0), nodes, seed=3).mean for nodes in (1, 4))
+    assert shared < alone / 3
+
+
+def test_an_overloaded_ring_recovers_with_more_nodes() -> None:
+    rate = fitting_rate(TIMES, nodes=8, selectivity=0.1)
+    assert busy(rate, TIMES, 8, 0.1) == pytest.approx(BUSY)
+    load = Load(3, rate / 2, 10, 0.1, 60, later=rate)
+    adapted = psp(load, TIMES, 2, seed=5, later_nodes=8).mean_between(50, 60)
+    fixed = psp(load, TIMES, 2, seed=5).mean_between(50, 60)
+    assert adapted < fixed / 10
+
+
+def test_the_difference_of_images_is_the_mean_over_their_bytes() -> None:
+    random = np.random.default_rng(0)
+    one, two = (pa.Table.from_batches([images(4, 10, random)]) for _ in range(2))
+    expected = [
+        np.abs(np.frombuffer(a, np.uint8).astype(int) - np.frombuffer(b, np.uint8)).mean()
+        for a, b in zip(one["image"].to_pylist(), two["image"].to_pylist(), strict=True)
+    ]
+    assert difference(one, two) == pytest.approx(expected)
+    assert difference(one.slice(1, 2), two.slice(1, 2)) == pytest.approx(expected[1:3])
