@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from tests.conformance.join import Batch, Join
 from watersmeet.operators.base import Counters
+from watersmeet.state.cache.file import forget
 from watersmeet.state.store import MemoryStore
 from watersmeet.testing import LocalJoin
 
@@ -28,6 +29,8 @@ class Disturbance(enum.Enum):
     CACHE_LOST = "the local cache is deleted"
     CACHE_TRUNCATED = "every cached file is cut in half"
     CACHE_GARBAGE = "every cached file holds something else"
+    CACHE_DAMAGED = "a part of every cached file is zeroed"
+    CACHE_MIXED = "every cached file holds what belongs to another one"
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,7 @@ def restarted(local: LocalJoin, join: Join, folder: str | None = None) -> LocalJ
 def _disturbed(
     local: LocalJoin, join: Join, batch: Batch, disturbance: Disturbance | None
 ) -> LocalJoin:
-    files = list(Path(local.folder).glob("*.arrow"))
+    files = list(Path(local.folder).glob("*/*.segment"))
     if disturbance is Disturbance.RESTART:
         return restarted(local, join)
     if disturbance is Disturbance.CRASH:
@@ -109,6 +112,16 @@ def _disturbed(
     elif disturbance is Disturbance.CACHE_GARBAGE:
         for file in files:
             file.write_bytes(b"\x5a" * file.stat().st_size)
+    elif disturbance is Disturbance.CACHE_DAMAGED:
+        for file in files:
+            content = file.read_bytes()
+            start, end = len(content) // 4, len(content) // 2
+            file.write_bytes(content[:start] + bytes(end - start) + content[end:])
+    elif disturbance is Disturbance.CACHE_MIXED:
+        contents = [file.read_bytes() for file in files]
+        for file, content in zip(files, contents[1:] + contents[:1], strict=True):
+            file.write_bytes(content)
+    forget()  # as another process finds the files
     return local
 
 

@@ -16,16 +16,17 @@ operator keeps.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 from watersmeet.errors import StateError
 from watersmeet.rows.shard import Shard
-from watersmeet.state.cache import SegmentCache
+from watersmeet.state.cache import CacheCounts, SegmentCache
 from watersmeet.state.compaction import LARGEST, slot_width
 from watersmeet.state.manifest import Manifest
 from watersmeet.state.memory import OpenSegments, piece_of, resident_of
 from watersmeet.state.store import InlineStore, Store
-from watersmeet.state.window import CacheCounts, Window
+from watersmeet.state.window import Window
 
 _MANIFEST = "manifest"
 
@@ -65,8 +66,7 @@ class ShardState:
                 "Start the query with a new checkpointLocation, or change it back."
             )
         self.store = InlineStore(store, self.manifest.small)
-        self.cache = cache
-        self.cache_counts = CacheCounts()
+        self.cache = replace(cache, counts=CacheCounts())
         piece = piece_of(memory)
         opened = OpenSegments(resident_of(memory))
         self.windows = [
@@ -75,8 +75,7 @@ class ShardState:
                 length,
                 slot_width(length, delay),
                 self.store,
-                cache,
-                self.cache_counts,
+                self.cache,
                 opened,
                 largest=LARGEST if piece is None else piece,
             )

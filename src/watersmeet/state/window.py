@@ -43,14 +43,6 @@ PLAIN_BYTES = 8 << 20
 
 
 @dataclass
-class CacheCounts:
-    """How often a segment was found in the local cache, and how often not."""
-
-    hits: int = 0
-    misses: int = 0
-
-
-@dataclass
 class Window:
     """One stream's stored rows in one shard.
 
@@ -67,7 +59,6 @@ class Window:
     slot: int | None
     store: Store
     cache: SegmentCache
-    counts: CacheCounts
     opened: OpenSegments = field(default_factory=OpenSegments)
     indexed: bool = True
     largest: int = compaction.LARGEST
@@ -89,9 +80,9 @@ class Window:
         if segment is None:
             segment = self.cache.load(entry.id)
             if segment is not None and len(segment) == entry.rows:
-                self.counts.hits += 1
+                self.cache.counts.hits += 1
             else:
-                self.counts.misses += 1
+                self.cache.counts.misses += 1
                 segment = Segment.of(concat([decode(self._part(name)) for name in entry.parts]))
                 if entry.indexed:
                     segment.indexed()
