@@ -207,7 +207,12 @@ def halfway(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ha
 
 def test_the_cache_folder_may_be_deleted(halfway: Halfway) -> None:
     session, folder = halfway.session, halfway.folder
-    assert list((folder / "cache").iterdir())
+    # Given what the workers have put into a folder of their own,
+    (own,) = (folder / "cache").iterdir()
+    assert own.name.startswith(f"watersmeet-{os.geteuid()}-")
+    assert own.stat().st_mode & 0o777 == 0o700
+    assert list(own.glob("*.segment"))
+    # when all of it is deleted, then the query goes on as if nothing had happened.
     shutil.rmtree(folder / "cache")
     append(left_join(session, folder), folder / "out", folder / "checkpoint")
     assert_same_rows(table(session.read.parquet(str(folder / "out"))), halfway.wanted)

@@ -117,6 +117,17 @@ def test_a_folder_open_to_others_is_not_used(temporary: Path) -> None:
     assert list(taken.iterdir()) == []
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs two users")
+def test_a_folder_of_another_user_is_not_used(temporary: Path) -> None:
+    taken = temporary / f"{NAME}boot1"
+    taken.mkdir(mode=0o700)
+    os.chown(taken, 65534, 65534)
+    path, note = found()
+    assert path != taken
+    assert note is not None
+    assert list(taken.iterdir()) == []
+
+
 def test_a_symbolic_link_is_not_followed(temporary: Path, tmp_path: Path) -> None:
     target = tmp_path / "target"
     target.mkdir(mode=0o700)
@@ -132,6 +143,7 @@ def test_a_symbolic_link_is_not_followed(temporary: Path, tmp_path: Path) -> Non
 def test_a_file_in_its_place_is_left_alone(temporary: Path) -> None:
     taken = temporary / f"{NAME}boot1"
     taken.write_text("a file")
+    taken.chmod(0o600)
     path, _ = found()
     assert path.is_dir()
     assert taken.read_text() == "a file"

@@ -4,6 +4,7 @@ wrong row."""
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import pickle
 import shutil
@@ -187,11 +188,12 @@ def test_a_file_is_checked_once_a_process(
         assert len(checked) == known
         as_a_new_process()
     # also when its last use is noted meanwhile.
-    assert cache.load("one") is not None
-    path = file_of(cache, "one")
-    os.utime(path, ns=(0, path.stat().st_mtime_ns))
-    assert cache.load("one") is not None
-    assert path.stat().st_atime > time.time() - 10
+    path, now = file_of(cache, "one"), time.time()
+    os.utime(path, (now - 300, now - 600))
+    for _ in range(3):
+        assert cache.load("one") is not None
+        assert path.stat().st_atime > now - 10
+    assert path.stat().st_mtime < now - 500
     assert len(checked) == 3
 
 
@@ -323,9 +325,10 @@ def test_files_of_others_are_left_alone(cache: SegmentCache, tmp_path: Path) -> 
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "kept.segment").write_bytes(b"kept")
-    (folder_of(cache) / "file.segment").symlink_to(outside / "kept.segment")
-    (folder_of(cache) / "folder.segment").symlink_to(outside)
-    for path in (*strangers, *folder_of(cache).iterdir(), outside / "kept.segment"):
+    links = [folder_of(cache) / name for name in ("file.segment", "folder.segment")]
+    links[0].symlink_to(outside / "kept.segment")
+    links[1].symlink_to(outside)
+    for path in (*strangers, *links, outside / "kept.segment"):
         age(path, 10 * eviction.IDLE_SECONDS)
     # when everything of ours is evicted,
     as_a_new_process()
@@ -333,51 +336,53 @@ def test_files_of_others_are_left_alone(cache: SegmentCache, tmp_path: Path) -> 
     # then they are all there.
     assert not file_of(cache, "one").exists()
     assert all(path.exists() for path in strangers)
+    assert all(link.is_symlink() for link in links)
     assert (outside / "kept.segment").read_bytes() == b"kept"
 
 
-def dead_process() -> int:
-    """The number of a process that has ended."""
-    ended = subprocess.Popen(["true"])
-    ended.wait()
-    return ended.pid
-
-
 def test_temporary_files_of_dead_writers_are_deleted(cache: SegmentCache) -> None:
-    # Given temporary files of a dead writer, of a living one, and one that is too old,
-    left = {
-        "dead": folder_of(cache) / f"dead.segment.{dead_process()}.abcdefgh.tmp",
-        "alive": folder_of(cache) / f"alive.segment.{os.getpid()}.abcdefgh.tmp",
-        "old": folder_of(cache) / f"old.segment.{os.getpid()}.abc_efgh.tmp",
-    }
-    for path in left.values():
-        path.write_bytes(b"half")
-    age(left["old"], eviction.WRITING_SECONDS + 60)
-    # when files are evicted, then only what may still be written stays.
-    as_a_new_process()
-    cache.save("new", segment())
-    assert names(cache) == [left["alive"].name, "new.segment"]
+    # Given temporary files of a writer that was killed, of one that lives, and one too old,
+    folder = folder_of(cache)
+    killed, old = (folder / f"{name}.segment.abcdefgh.tmp" for name in ("killed", "old"))
+    killed.write_bytes(b"half")
+    with file.whole_file(str(folder / "alive.segment")) as alive, old.open("wb") as locked:
+        fcntl.flock(locked, fcntl.LOCK_EX)
+        age(old, eviction.WRITING_SECONDS + 60)
+        # when files are evicted,
+        as_a_new_process()
+        cache.save("new", segment())
+        # then of these only what may still be written stays,
+        assert names(cache) == [os.path.basename(alive), "new.segment"]
+        # however little room there is.
+        eviction.evict(str(folder), 0)
+        assert names(cache) == [os.path.basename(alive)]
+    assert names(cache) == ["alive.segment"]
 
 
 def test_folders_of_earlier_boots_are_deleted_when_they_are_idle(cache: SegmentCache) -> None:
-    # Given folders of other boots: one is in use (on another host), one is not, one is a link,
+    # Given folders of other boots: in use (on another host), idle, with a user's file, a link,
     uid, parent = os.geteuid(), folder_of(cache).parent
-    used, idle = parent / f"watersmeet-{uid}-used", parent / f"watersmeet-{uid}-idle"
-    for folder in (used, idle):
+    used, idle, mixed = (parent / f"watersmeet-{uid}-{name}" for name in ("used", "idle", "mixed"))
+    for folder in (used, idle, mixed):
         folder.mkdir(mode=0o700)
-        for name in ("one.segment", "weights-1.json"):
+        for name in ("one.segment", "two.segment.abcdefgh.tmp"):
             (folder / name).write_bytes(b"something")
             age(folder / name, eviction.IDLE_SECONDS + 60)
-        age(folder, eviction.IDLE_SECONDS + 60)
     (used / "one.segment").touch()
+    (mixed / "photo.jpg").touch()
+    outside = parent / "outside"
+    outside.mkdir(mode=0o700)
+    (outside / "one.segment").touch()
+    age(outside / "one.segment", eviction.IDLE_SECONDS + 60)
     link = parent / f"watersmeet-{uid}-link"
-    link.symlink_to(used)
-    # when a process first evicts files, then the idle one is deleted.
+    link.symlink_to(outside)
+    # when a process first evicts files, then what is idle there is deleted.
     as_a_new_process()
     cache.save("new", segment())
     assert not idle.exists()
-    assert (used / "one.segment").exists()
-    assert link.is_symlink()
+    assert [path.name for path in used.iterdir()] == ["one.segment"]
+    assert [path.name for path in mixed.iterdir()] == ["photo.jpg"]
+    assert [path.name for path in link.iterdir()] == ["one.segment"]
 
 
 def test_the_folder_is_looked_at_only_now_and_then(cache: SegmentCache) -> None:

@@ -7,13 +7,14 @@ Rule: the least recently used files are evicted while all of them take more than
 file was used when it was written, or when a process set its time of access. Besides these:
 
 - files that nobody has used for a day: their query has ended;
-- temporary files whose writer is dead, or too old to be still written;
-- the user's folders of earlier boots, a day after their last use.
+- temporary files whose writer is dead, or that are too old to be still written;
+- the same in the user's folders of earlier boots, so that they become empty, and the empty ones.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
 import stat
@@ -27,13 +28,13 @@ from watersmeet.state.cache.folder import other_folders
 IDLE_SECONDS = 24 * 3600
 #: No writer takes longer than this many seconds for a file.
 WRITING_SECONDS = 600
-#: So often, in seconds, a process looks for folders of earlier boots.
+#: So often, in seconds, a process looks into the folders of earlier boots.
 SWEEP_SECONDS = 3600
 
-#: ``<id>.segment``; and a file that is being written: ``<name>.<process>.<random>.tmp``.
-_OURS = re.compile(r"[^.]+\.segment|.+\.(?P<writer>\d+)\.\w+\.tmp")
+#: ``<id>.segment``; and a file that is being written: ``<name>.<random>.tmp``.
+_OURS = re.compile(r"[^.]+\.segment|.+\.\w{8}(?P<temporary>\.tmp)")
 
-#: When this process has last looked for folders of earlier boots, by folder.
+#: When this process has last looked into the folders of earlier boots, by its own folder.
 _swept: dict[str, float] = {}
 
 
@@ -43,25 +44,25 @@ def file_name(segment_id: str) -> str:
 
 
 def temporary_affixes(name: str) -> tuple[str, str]:
-    """While this process writes a file, its name begins and ends so, with a random word between."""
-    return f"{name}.{os.getpid()}.", ".tmp"
+    """While a file is written, its name begins and ends so, with eight random letters between."""
+    return f"{name}.", ".tmp"
 
 
 @dataclass(frozen=True)
 class _File:
-    """A file of ours. ``writer`` is the process that writes it; None if it is complete."""
+    """A file of ours. A temporary one is not complete."""
 
     path: str
     size: int
     used: float
-    writer: int | None
+    temporary: bool
 
     @property
     def useless(self) -> bool:
         age = time.time() - self.used
-        if self.writer is None:
-            return age > IDLE_SECONDS
-        return age > WRITING_SECONDS or not _alive(self.writer)
+        if self.temporary:
+            return age > WRITING_SECONDS or not _locked(self.path)
+        return age > IDLE_SECONDS
 
 
 def evict(folder: str, capacity: int, *, room: int = 0) -> None:
@@ -80,25 +81,23 @@ def evict(folder: str, capacity: int, *, room: int = 0) -> None:
     kept = 0
     for file in sorted(files, key=lambda file: file.used, reverse=True):
         kept += file.size
-        if kept > capacity and file.writer is None:
+        if kept > capacity and not file.temporary:
             _delete(file.path)
     _sweep(folder)
 
 
 def _sweep(folder: str) -> None:
-    """Delete the user's other folders, if nobody has used anything in them for a day."""
+    """Delete what is useless in the user's other folders, and those that are empty."""
     now = time.time()
     if now - _swept.get(folder, 0) < SWEEP_SECONDS:
         return
     _swept[folder] = now
-    with contextlib.suppress(OSError):
-        for other in other_folders(folder):
-            with contextlib.suppress(OSError), os.scandir(other) as entries:
-                used = {e.path: _last_used(e.stat(follow_symlinks=False)) for e in entries}
-                if max([os.lstat(other).st_mtime, *used.values()]) < now - IDLE_SECONDS:
-                    for path in used:
-                        os.unlink(path)
-                    os.rmdir(other)
+    for other in other_folders(folder):
+        with contextlib.suppress(OSError):
+            for file in _files(other):
+                if file.useless:
+                    _delete(file.path)
+            os.rmdir(other)
 
 
 def _files(folder: str) -> Iterator[_File]:
@@ -109,23 +108,20 @@ def _files(folder: str) -> Iterator[_File]:
             with contextlib.suppress(OSError):  # deleted meanwhile
                 status = entry.stat(follow_symlinks=False)
                 if name and stat.S_ISREG(status.st_mode):
-                    writer = name["writer"] and int(name["writer"])
-                    yield _File(entry.path, status.st_size, _last_used(status), writer or None)
+                    used = max(status.st_atime, status.st_mtime)
+                    yield _File(entry.path, status.st_size, used, bool(name["temporary"]))
 
 
-def _last_used(status: os.stat_result) -> float:
-    return max(status.st_atime, status.st_mtime)
+def _locked(path: str) -> bool:
+    """Does a living process still write the file? It holds a lock on it; a dead one holds none."""
+    try:
+        with open(path, "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    return False
 
 
 def _delete(path: str) -> None:
     with contextlib.suppress(OSError):
         os.unlink(path)
-
-
-def _alive(process: int) -> bool:
-    """Is there a process of that number? One of another user is none of ours."""
-    try:
-        os.kill(process, 0)
-    except OSError:
-        return False
-    return True

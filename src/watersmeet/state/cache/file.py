@@ -11,6 +11,7 @@ process checks a file when it reads it for the first time, or when the file has 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import mmap
 import os
 import stat
@@ -71,8 +72,9 @@ def read_file(path: str, segment_id: str) -> Segment:
         if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
             raise ValueError("not a file of this user")
         if time.time() - status.st_atime > TOUCH_SECONDS:
-            # It was used now; and it has not changed.
-            os.utime(descriptor, ns=(time.time_ns(), status.st_mtime_ns))
+            # It was used now, and has not changed.
+            with contextlib.suppress(OSError):
+                os.utime(descriptor, ns=(time.time_ns(), status.st_mtime_ns))
         identity = _identity(path, status)
         segment = _open.get(identity)
         if segment is None:
@@ -91,19 +93,23 @@ def read_file(path: str, segment_id: str) -> Segment:
 
 @contextlib.contextmanager
 def whole_file(path: str) -> Iterator[str]:
-    """The path of a temporary file, which gets its own path when it is written. After an error it
-    is deleted."""
+    """The path of a temporary file, to be written in the block. Behind the block it has the given
+    path; after an error it is deleted. Meanwhile it is locked, so that others see that its writer
+    lives."""
     folder, name = os.path.split(path)
     prefix, suffix = temporary_affixes(name)
     descriptor, temporary = tempfile.mkstemp(suffix, prefix, folder)
-    os.close(descriptor)
     try:
+        with contextlib.suppress(OSError):  # some file systems have no locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield temporary
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
+    finally:
+        os.close(descriptor)
 
 
 def close_files() -> None:
@@ -119,7 +125,8 @@ def forget() -> None:
 
 
 def _mapped(descriptor: int) -> pa.Buffer:
-    """A file's content, mapped into memory for as long as the buffer is in use."""
+    """A file's content, mapped into memory for as long as the buffer is in use. (The file stays
+    open for that long, too: Python's maps hold a descriptor.)"""
     return pa.py_buffer(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
 
 

@@ -46,7 +46,7 @@ def cache_folder(configured: str | None = None) -> CacheFolder:
     if path is not None and _is_own(path):
         return CacheFolder(path)
     found = _find(configured)
-    if found.note is not None and configured not in _found:
+    if found.note is not None and _found.get(configured, "") != found.path:
         _log.warning(found.note)
     _found[configured] = found.path
     return found
