@@ -94,12 +94,10 @@ class Segment:
     @classmethod
     def from_batch(cls, batch: pa.RecordBatch) -> Segment:
         """The inverse of :meth:`to_batch`; nothing is copied."""
-        known = (b"min_time", b"max_time", b"index")
-        *bounds, indexed = (int(batch.schema.metadata[name]) for name in known)
+        known, metadata = (b"min_time", b"max_time", b"index"), batch.schema.metadata
+        *bounds, indexed = (int(metadata[name]) for name in known)
         user = batch.num_columns - (len(_INDEX_COLUMNS) if indexed else 0)
-        rows = pa.RecordBatch.from_arrays(
-            batch.columns[:user], schema=pa.schema([batch.schema.field(i) for i in range(user)])
-        )
+        rows = batch.select(list(range(user))).replace_schema_metadata(None)
         segment = cls(rows, *bounds)
         if indexed:
             arrays = (batch.column(user + i).to_numpy(zero_copy_only=True) for i in range(3))
