@@ -12,6 +12,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -187,13 +188,16 @@ def test_a_file_is_checked_once_a_process(
             assert cache.load("one") is not None
         assert len(checked) == known
         as_a_new_process()
-    # also when its last use is noted meanwhile.
+    # also when the time of its last use is set meanwhile.
     path, now = file_of(cache, "one"), time.time()
     os.utime(path, (now - 300, now - 600))
+    touch = mock.Mock(wraps=os.utime)
+    monkeypatch.setattr(os, "utime", touch)
     for _ in range(3):
         assert cache.load("one") is not None
         assert path.stat().st_atime > now - 10
     assert path.stat().st_mtime < now - 500
+    assert touch.call_count == 1
     assert len(checked) == 3
 
 
