@@ -163,7 +163,7 @@ class EquiJoin:
         yield from step.debts.finish(watermark, paused=load.paused)
         step.promised.close_arrived()
         yield from self._punctuate(step, paused=load.paused)
-        step.promised.save()
+        step.promised.save(watermark)
         if watermark is not None:
             yield from self._advance(watermark, step, load)
             context.state.watermark = watermark

@@ -1,8 +1,9 @@
 """Violations: rows that a stream had promised not to bring.
 
 A row violates a promise if its key is closed in its own stream, or if its key is unique and is in
-this batch or in the window already. (An earlier row that has left the window is not remembered.)
-The join fails, drops such rows, or keeps them; dropped and kept ones are counted.
+this batch or in the window already. (An earlier row that has left the window is not remembered, nor
+is a closed key for ever, if there is a window: see :mod:`.closing`.) The join fails, drops such
+rows, or keeps them; dropped and kept ones are counted.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def accepted(
     layout, closed = context.layout, promised.closed[stream]
     if closed is None or not len(rows):
         return rows
-    of_closed_key = closed.covers(rows, layout.key_columns)
+    of_closed_key = closed.covers(rows)
     violating = of_closed_key
     if layout.inputs[stream].unique:
         violating = of_closed_key | _repeated(context, stream, rows)
