@@ -71,13 +71,6 @@ class KeySegments:
             covered[several] = self.whole().covers(low[several], high[several])
         return covered
 
-    def overlaps(self, low: Ints, high: Ints) -> Bools:
-        """For each range, from low to high: is any code of it in the set?"""
-        found = self._new.overlaps(low, high)
-        for entry in self._entries:
-            found |= self._open(entry).overlaps(low, high)
-        return found
-
     def whole(self) -> KeySet:
         """All of it, as one set."""
         if self._whole is None:

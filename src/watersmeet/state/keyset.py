@@ -133,19 +133,6 @@ class KeySet:
             covered |= (at >= 0) & (high <= self.high[at])
         return covered
 
-    def overlaps(self, low: Ints, high: Ints) -> Bools:
-        """For each range, from low to high: is any code of it in the set?
-
-        >>> some = KeySet().with_ranges(np.array([3]), np.array([7]))
-        >>> some.overlaps(np.array([0, 7, 8, 5]), np.array([3, 9, 9, 4])).tolist()
-        [True, True, False, False]
-        """
-        if not self:
-            return np.zeros(len(low), dtype=np.bool_)
-        at = np.searchsorted(self.high, low, side="left")
-        reached: Bools = (low <= high) & (at < len(self.low))
-        return reached & (self.low[np.minimum(at, len(self.low) - 1)] <= high)
-
     def to_rows(self) -> pa.RecordBatch:
         """The form kept in a segment: one row for each range, with its bounds. The upper bounds
         are left out if every range is a single code."""

@@ -274,7 +274,7 @@ class EquiJoin:
         """Let punctuations take effect, after all rows that they are about: close their keys,
         purge what that makes useless, hand on those that are complete."""
         step.promised.close_punctuated()
-        yield from step.purging.purge(required=step.propagating.needs_purge, paused=paused)
+        yield from step.purging.purge(paused=paused)
         yield from step.propagating.propagate()
 
     def _advance(self, watermark: int, step: Step, load: Load | None) -> Iterator[pa.RecordBatch]:

@@ -57,8 +57,8 @@ class ClosedKeys:
     ``closed`` are all of them, but for those of an ordered stream below its greatest. ``unpurged``
     are those that were closed since the last purge, by ``unpurged_count`` punctuations (or their
     like). ``come`` are the keys of a unique stream that have come; they are recorded where
-    punctuations are handed on. ``waiting`` are the punctuations that have not been handed on, and
-    ``news`` the keys of which they may have waited for what this step has done: come, or purged.
+    punctuations are handed on. ``news`` are the keys that were closed, or have come, in this step.
+    ``waiting`` are the stream's punctuations that have not been handed on.
 
     ``closed`` may have codes of other shards: their rows do not come here. Ranges, of which every
     shard was told, are also in ``_everywhere``. Patterns are always told to every shard. ``_open``
@@ -121,15 +121,13 @@ class ClosedKeys:
             before = LEAST if self._greatest is None else self._greatest
             greatest = max(int(codes.max()), before)
             if greatest > before:
-                self.unpurged.codes.add(np.array([before]), np.array([greatest - 1]))
-                self.unpurged_count += 1
+                self._close_codes(np.array([before]), np.array([greatest - 1]), 1)
             self._greatest = greatest
         else:
             newest, known = KeySet().with_codes(codes), _codes_in(self._open.whole())
             absent = known[~newest.contains(known)]
             self.closed.codes.add(absent, absent)
-            self.unpurged.codes.add(absent, absent)
-            self.unpurged_count += len(absent)
+            self._close_codes(absent, absent, len(absent))
             self._open.clear()
             self._open.add(newest.low, newest.high)
 
@@ -144,8 +142,8 @@ class ClosedKeys:
         if not len(new):
             return
         effective = self._distinct(new)
-        self.closed.add(effective)
-        self.unpurged.add(effective)
+        for keys in (self.closed, self.unpurged, self.news):
+            keys.add(effective)
         self.unpurged_count += len(effective)
         self.waiting.add(effective)
         if self._state.shard.count > 1:
@@ -155,7 +153,6 @@ class ClosedKeys:
 
     def purged(self) -> None:
         """All rows that were made useless have been purged."""
-        self.news.add_all(self.unpurged)
         self.unpurged.clear()
         self.unpurged_count = 0
 
@@ -185,6 +182,12 @@ class ClosedKeys:
         known = [kept.removeprefix(f"{prefix} by ") for kept in state.names(f"{prefix} by ")]
         fixed = [tuple(int(column) for column in text.split(",") if column) for text in known]
         return CoveredKeys(self._key_columns, segments, fixed)
+
+    def _close_codes(self, low: Ints, high: Ints, count: int) -> None:
+        """The order of arrival has closed such keys."""
+        self.unpurged.codes.add(low, high)
+        self.unpurged_count += count
+        self.news.codes.add(low, high)
 
     def _distinct(self, punctuations: pa.RecordBatch) -> pa.RecordBatch:
         """One of each punctuation, in their order."""

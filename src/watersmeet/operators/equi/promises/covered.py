@@ -79,12 +79,6 @@ class CoveredKeys:
             fits[at] = hashes.contains(found)
         return fits
 
-    def touches(self, punctuations: pa.RecordBatch) -> Bools:
-        """Which punctuations are about any code of the set, or about a pattern that one fits."""
-        low, high, is_range = bounds(punctuations)
-        touched: Bools = self.codes.overlaps(low, high) & is_range
-        return touched | self.fit(punctuations)
-
     def rows_in(self, segment: Segment) -> Positions:
         """Where a segment has rows with a key of the set."""
         found = rows_with_keys(segment, self.codes.whole())
@@ -104,14 +98,6 @@ class CoveredKeys:
             patterns = punctuations.filter(pa.array(~is_range))
             for fixed, _, hashes in by_fixed_columns(patterns, self._key_columns):
                 self._of(fixed).add(hashes, hashes)
-
-    def add_all(self, other: CoveredKeys) -> None:
-        """Add all keys of another set."""
-        codes = other.codes.whole()
-        self.codes.add(codes.low, codes.high)
-        for fixed, hashes in other._patterns.items():
-            whole = hashes.whole()
-            self._of(fixed).add(whole.low, whole.high)
 
     def clear(self) -> None:
         for segments in self._sets():

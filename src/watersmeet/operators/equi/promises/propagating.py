@@ -1,14 +1,15 @@
 """Propagating punctuations: handing them on to whoever reads the result.
 
-**When a punctuation is complete.** When its keys are closed in both streams, and all rows with
-these keys have been joined and discarded: then no result with such a key can come any more. In the
-other stream a key is closed as always (:mod:`.closing`), and purged; or it is unique and has come,
-whatever became of its row since.
+**When a punctuation is complete.** When its keys are closed in both streams (:mod:`.closing`). In
+the other stream a key is also closed if it is unique and has come, whatever became of its row since.
+Then all rows with these keys have come, and have been joined. Before the punctuation is emitted, probes
+of such rows that were put off are done, and those that are thereby proven unmatched are emitted. After
+that, no result with such a key can come any more.
 
 **Of more than one key.** Such a punctuation is about rows of every shard, and a shard knows only
-its own. So only what all shards have been told, in the same step, counts: then each shard purges,
-and the first one hands the punctuation on. If the other stream has no punctuations, it tells no
-shard of more than one key: such a punctuation is never handed on, and does not wait.
+its own. So only what all shards have been told, in the same step, counts: then each shard does this
+for its own rows, and the first one emits the punctuation. If the other stream has no punctuations,
+it tells no shard of more than one key: such a punctuation is never handed on, and does not wait.
 """
 
 from __future__ import annotations
@@ -36,19 +37,6 @@ class Propagating:
         self._promised = promised
         self._debts = debts
 
-    @property
-    def needs_purge(self) -> bool:
-        """Is there a punctuation of more than one key that can be handed on once all shards have
-        purged?"""
-        if not self._context.layout.emit_punctuations or self._context.state.shard.count == 1:
-            return False
-        return any(
-            bool(self._other(stream).covers_all(punctuations).any())
-            for stream, closed in enumerate(self._promised.closed)
-            if closed is not None
-            for punctuations in closed.waiting.of_many()
-        )
-
     def propagate(self) -> Iterator[pa.RecordBatch]:
         """Hand on the punctuations that are complete; forget those that never can be."""
         for stream, closed in enumerate(self._promised.closed):
@@ -57,8 +45,8 @@ class Propagating:
             closed.waiting.keep(partial(self._hopeful, stream))
             if not self._context.layout.emit_punctuations:
                 continue
-            news = [closed.news, self._other(stream).news]
-            complete = closed.waiting.take(partial(self._complete, stream, closed), news)
+            other = self._other(stream)
+            complete = closed.waiting.take(partial(_complete, other), other.news)
             if complete is not None:
                 yield from self._hand_on(stream, complete)
 
@@ -75,14 +63,6 @@ class Propagating:
         if layout.inputs[other_stream(stream)].punctuated:
             return np.ones(len(punctuations), dtype=np.bool_)
         return has_code(punctuations)
-
-    def _complete(self, stream: int, own: ClosedKeys, punctuations: pa.RecordBatch) -> Bools:
-        """Which punctuations of a stream are complete."""
-        other = self._other(stream)
-        unpurged = own.unpurged.touches(punctuations) | other.unpurged.touches(punctuations)
-        come = has_code(punctuations) & other.come.contains(codes_or_zero(punctuations))
-        complete: Bools = come | (other.covers_all(punctuations) & ~unpurged)
-        return complete
 
     def _hand_on(self, stream: int, punctuations: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Emit complete punctuations; those of more than one key only in the first shard."""
@@ -111,3 +91,10 @@ class Propagating:
                     yield from self._debts.settle(entry)
                 if preserved:
                     yield from discard(self._context, stream, entry, found)
+
+
+def _complete(other: ClosedKeys, punctuations: pa.RecordBatch) -> Bools:
+    """Which punctuations are complete, by what is known of the other stream."""
+    come = has_code(punctuations) & other.come.contains(codes_or_zero(punctuations))
+    complete: Bools = come | other.covers_all(punctuations)
+    return complete

@@ -1,8 +1,7 @@
 """Purging: discarding the stored rows whose key is closed in the other stream.
 
-**When.** After a number of punctuations: one (*immediate* purging: the least memory, punctuations
-are handed on at once) or many (*batch* purging: fewer searches). Also when a step brings no rows,
-when the state is near its budget, and when a punctuation of many keys waits for it.
+**When.** After a number of punctuations: one (*immediate* purging: the least memory) or many
+(*batch* purging: fewer searches). Also when a step brings no rows, and when the state is near its budget.
 
 **What.** The rows with keys that were closed since the last purge. In a segment with an index the
 search follows the keys, not the rows stored; for patterns all rows are looked up. Debts of a
@@ -33,13 +32,12 @@ class Purging:
         self._promised = promised
         self._debts = debts
 
-    def purge(self, *, required: bool, paused: bool) -> Iterator[pa.RecordBatch]:
-        """Purge each window for which it is time, or all if it is required; ``paused``: the step
-        has brought no rows."""
+    def purge(self, *, paused: bool) -> Iterator[pa.RecordBatch]:
+        """Purge each window for which it is time; ``paused``: the step has brought no rows."""
         for stream, closed in enumerate(self._promised.closed):
             if closed is None or not closed.unpurged_count:
                 continue
-            if required or self._is_due(closed, paused=paused):
+            if self._is_due(closed, paused=paused):
                 yield from self._purge(other_stream(stream), closed)
 
     def _is_due(self, closed: ClosedKeys, *, paused: bool) -> bool:

@@ -40,26 +40,18 @@ class Waiting:
             self._new = _some(self._new, hopeful(self._new))
 
     def take(
-        self, complete: Callable[[pa.RecordBatch], Bools], news: Sequence[CoveredKeys]
+        self, complete: Callable[[pa.RecordBatch], Bools], news: CoveredKeys
     ) -> pa.RecordBatch | None:
-        """Remove the punctuations that are complete, and return them; ``news`` are the keys that
-        something new is known about."""
+        """Remove the punctuations that are complete, and return them. The older ones may be so by
+        ``news``: the keys that something new is known about."""
         taken = []
         if self._new is not None:
             done = complete(self._new)
             taken.append(self._new.filter(pa.array(done)))
             self._new = _some(self._new, ~done)
-        for window in (self._of_one_key, self._of_many) if any(news) else ():
-            for entry in list(window.entries):
-                segment = window.open(entry)
-                at = self._related(window, segment, news)
-                at = at[~window.gone(entry)[at]]
-                if not len(at):
-                    continue
-                rows = segment.rows.take(pa.array(at))
-                done = complete(rows)
-                taken.append(rows.filter(pa.array(done)))
-                window.discard(entry, at[done])
+        if news:
+            taken += self._taken(self._of_one_key, news.rows_in, complete)
+            taken += self._taken(self._of_many, _everywhere, complete)
         taken = [rows for rows in taken if len(rows)]
         return concat(taken) if taken else None
 
@@ -93,11 +85,25 @@ class Waiting:
         for window in (self._of_one_key, self._of_many):
             window.compact(until=None)
 
-    def _related(self, window: Window, segment: Segment, news: Sequence[CoveredKeys]) -> Positions:
-        """Where a segment has punctuations that the news are about."""
-        if window is self._of_many:
-            return np.arange(len(segment))
-        return np.unique(np.concatenate([keys.rows_in(segment) for keys in news]))
+    def _taken(
+        self,
+        window: Window,
+        search: Callable[[Segment], Positions],
+        complete: Callable[[pa.RecordBatch], Bools],
+    ) -> Iterator[pa.RecordBatch]:
+        """Remove complete punctuations from a window, of those that the search finds."""
+        for entry in list(window.entries):
+            segment = window.open(entry)
+            at = search(segment)
+            at = at[~window.gone(entry)[at]]
+            rows = segment.rows.take(pa.array(at))
+            done = complete(rows)
+            window.discard(entry, at[done])
+            yield rows.filter(pa.array(done))
+
+
+def _everywhere(segment: Segment) -> Positions:
+    return np.arange(len(segment))
 
 
 def _some(rows: pa.RecordBatch, chosen: Bools) -> pa.RecordBatch | None:
