@@ -1,10 +1,10 @@
 """Propagating punctuations: handing them on to whoever reads the result.
 
 **When a punctuation is complete.** When its keys are closed in both streams (:mod:`.closing`). In
-the other stream a key is also closed if it is unique and has come, whatever became of its row since.
-Then all rows with these keys have come, and have been joined. Before the punctuation is emitted, probes
-of such rows that were put off are done, and those that are thereby proven unmatched are emitted. After
-that, no result with such a key can come any more.
+the other stream a key is also closed if it is unique and has come, whatever became of its row
+since. Then all rows with these keys have come, and have been joined. Before the punctuation is
+emitted, probes of such rows that were put off are done, and those that are thereby proven unmatched
+are emitted. After that, no result with such a key can come any more.
 
 **Of more than one key.** Such a punctuation is about rows of every shard, and a shard knows only
 its own. So only what all shards have been told, in the same step, counts: then each shard does this

@@ -1,7 +1,8 @@
 """Purging: discarding the stored rows whose key is closed in the other stream.
 
 **When.** After a number of punctuations: one (*immediate* purging: the least memory) or many
-(*batch* purging: fewer searches). Also when a step brings no rows, and when the state is near its budget.
+(*batch* purging: fewer searches). Also when a step brings no rows, and when the state is near its
+budget.
 
 **What.** The rows with keys that were closed since the last purge. In a segment with an index the
 search follows the keys, not the rows stored; for patterns all rows are looked up. Debts of a
