@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from tests.conformance.strategies import examples, until_shown
 from tests.state.recording import CountingStore
 from watersmeet.rows.shard import Shard
+from watersmeet.state import key_segments
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.key_segments import KeySegments
 from watersmeet.state.shard import ShardState
@@ -36,7 +38,7 @@ class Kept:
         cache = SegmentCache(self.folder, 1 << 30)
         self.state = ShardState(self.store, cache, shard=self.shard, fingerprint="a query")
         self.window = self.state.named("some", length=self.length)
-        return KeySegments(self.window, self.shard)
+        return KeySegments(self.state, "some", length=self.length, shard=self.shard)
 
     def step(self, low: Any, high: Any = None, watermark: int | None = None) -> KeySegments:
         low = np.asarray(low, dtype=np.int64)
@@ -61,17 +63,22 @@ def test_it_is_the_union_of_all_steps() -> None:
         shard=st.sampled_from([WHOLE, Shard(0, 2), Shard(2, 3)]),
         asked=st.lists(RANGE, min_size=1, max_size=6),
         lost=st.booleans(),
+        recent=st.sampled_from([0, 2, 128]),
     )
     def check(
         steps: list[list[tuple[int, int]]],
         shard: Shard,
         asked: list[tuple[int, int]],
         lost: bool,
+        recent: int,
     ) -> None:
         nonlocal most
         expected: set[int] = set()
         mine = set(CODES[shard.has(CODES)].tolist())
-        with tempfile.TemporaryDirectory() as folder:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            mock.patch.object(key_segments, "RECENT", recent),
+        ):
             kept = Kept(folder, shard=shard)
             for ranges in steps:
                 keys = kept.open()
@@ -114,8 +121,9 @@ def test_an_empty_range_is_covered(tmp_path: Path) -> None:
 
 def test_what_is_cleared_is_gone_from_the_store(tmp_path: Path) -> None:
     kept = Kept(str(tmp_path))
-    for code in range(0, 30, 3):
+    for code in range(0, 500 * 3, 3):
         kept.step([code])
+    assert len(kept.window.entries) > 1
     keys = kept.open()
     keys.clear()
     keys.add(np.array([99]), np.array([99]))
@@ -124,7 +132,7 @@ def test_what_is_cleared_is_gone_from_the_store(tmp_path: Path) -> None:
     keys.save(None)
     kept.state.commit()
     assert list(kept.store.values) == ["manifest"]
-    assert kept.state.names("") == ["some"]
+    assert not kept.state.manifest.small
     assert not kept.open()
 
 
@@ -160,28 +168,36 @@ def test_a_step_writes_what_is_new_however_much_is_stored(tmp_path: Path, kind: 
 # --- how it forgets
 
 
-def test_codes_are_forgotten_after_a_length_of_time(tmp_path: Path) -> None:
+@pytest.mark.parametrize("recent", [0, 128])
+def test_codes_are_forgotten_after_a_length_of_time(
+    tmp_path: Path, recent: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(key_segments, "RECENT", recent)
     # Given codes that are added one a second, kept for 16 seconds,
     kept = Kept(str(tmp_path), length=16)
     for second in range(200):
         keys = kept.step([3 * second], watermark=second)
-        # then each is there for that long after the next watermark, and not an eighth longer.
+        # then each is there for that long after the next watermark, and at most a quarter longer.
         there = SECONDS[keys.contains(3 * SECONDS)].tolist()
         since = max(0, second - 16)
         assert set(range(since, second + 1)) <= set(there)
-        assert min(there) >= since - 2
-        assert len(kept.window.entries) <= 8 + 3 + 3
+        assert min(there) >= since - 4
+        assert len(kept.window.entries) <= 10 + 3 + 3
 
 
-def test_the_clock_starts_with_the_first_watermark(tmp_path: Path) -> None:
-    kept = Kept(str(tmp_path), length=10)
-    for code in range(0, 300, 3):
-        kept.step([code])
-    assert len(kept.window.entries) <= 3 * 4, "they are merged without a clock too"
-    everything = np.arange(0, 300, 3)
-    for watermark in (1000, 1009):
-        assert kept.step([], watermark=watermark).contains(everything).all()
-    assert not kept.step([], watermark=1010)
+@pytest.mark.parametrize("count", [3, 1000])
+def test_the_clock_starts_with_the_first_watermark(tmp_path: Path, count: int) -> None:
+    kept = Kept(str(tmp_path), length=80)
+    codes = np.arange(0, 3 * count, 3)
+    for some in np.array_split(codes, min(count, 40)):
+        kept.step(some)
+    assert len(kept.window.entries) <= 2 * 3, "they are merged without a clock too"
+    for watermark in (1000, 1009, 1010, 1079):
+        assert kept.step([], watermark=watermark).contains(codes).all()
+    # The recent ones have become a segment when a slot of ten was over: they are as old as its end.
+    recent = kept.step([], watermark=1080)
+    assert recent.contains(codes).sum() == (3 if count == 3 else 1000 % 150), "six steps fill one"
+    assert not kept.step([], watermark=1090)
 
 
 def test_without_a_length_nothing_is_forgotten(tmp_path: Path) -> None:

@@ -50,14 +50,16 @@ class Manifest:
     Invariant: it is plain data, and survives its bytes.
 
     ``fingerprint`` says which query the state belongs to. ``windows`` hold the streams' rows,
-    ``named`` ones anything else that grows. ``timer`` is the event-time timer that is set, in
-    milliseconds. ``section`` belongs to the operator. ``small`` are values that are too small for
-    a place of their own in the store (see :class:`watersmeet.state.store.InlineStore`).
+    ``named`` ones anything else that grows, and ``values`` names single values in the store.
+    ``timer`` is the event-time timer that is set, in milliseconds. ``section`` belongs to the
+    operator. ``small`` are values that are too small for a place of their own in the store (see
+    :class:`watersmeet.state.store.InlineStore`).
     """
 
     fingerprint: str
     windows: list[list[Entry]]
     named: dict[str, list[Entry]] = field(default_factory=dict)
+    values: list[str] = field(default_factory=list)
     timer: int | None = None
     section: dict[str, Any] = field(default_factory=dict)
     small: dict[str, bytes] = field(default_factory=dict)
@@ -73,6 +75,7 @@ class Manifest:
                 for name, window in self.named.items()
                 if window
             },
+            "values": self.values,
             "timer": self.timer,
             "section": self.section,
             "small": {name: b64encode(value).decode() for name, value in self.small.items()},

@@ -84,8 +84,24 @@ class ShardState:
         return self._named[name]
 
     def names(self, prefix: str) -> list[str]:
-        """The names of the windows that begin so."""
-        return [name for name in self.manifest.named if name.startswith(prefix)]
+        """The names of windows and values that begin so."""
+        names = {*self.manifest.named, *self.manifest.values}
+        return [name for name in names if name.startswith(prefix)]
+
+    def value(self, name: str) -> bytes | None:
+        """What is kept as one value under that name, or None."""
+        return self.store.get(_value_name(name)) if name in self.manifest.values else None
+
+    def keep(self, name: str, value: bytes | None) -> None:
+        """Keep a value under a name; None removes what was there. It was read before."""
+        known = name in self.manifest.values
+        if value is not None:
+            self.store.put(_value_name(name), value)
+            if not known:
+                self.manifest.values.append(name)
+        elif known:
+            self.store.delete(_value_name(name))
+            self.manifest.values.remove(name)
 
     @property
     def section(self) -> dict[str, Any]:
@@ -133,3 +149,7 @@ class ShardState:
             self._opened,
             largest=LARGEST if piece is None else piece,
         )
+
+
+def _value_name(name: str) -> str:
+    return f"value/{name}"

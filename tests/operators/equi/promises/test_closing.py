@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -25,7 +26,8 @@ from watersmeet.errors import ViolationError
 from watersmeet.spec.join import JOIN_TYPES
 from watersmeet.spec.stream import Punctuation
 from watersmeet.spec.tuning import Tuning
-from watersmeet.state.manifest import Manifest
+from watersmeet.state import key_segments
+from watersmeet.state.key_segments import KeySegments
 from watersmeet.testing import LocalJoin, LocalStream
 
 
@@ -261,13 +263,16 @@ def second(number: float, *keys: tuple[str, int | None], end: bool = False) -> p
 
 def remembered(join: LocalJoin) -> int:
     """How many closed keys and patterns the shards know."""
-    manifests = [Manifest.from_bytes(store.values["manifest"]) for store in join.stores]
-    windows = [window for manifest in manifests for window in manifest.named.values()]
-    return sum(entry.rows for window in windows for entry in window)
+    states = [join.run.state(number) for number in range(len(join.stores))]
+    sets = [KeySegments(state, name) for state in states for name in set(state.names(""))]
+    return sum(len(keys.whole().low) for keys in sets)
 
 
-@pytest.mark.parametrize("shards", [1, 3])
-def test_with_a_window_what_is_known_of_closed_keys_is_bounded(tmp_path: Path, shards: int) -> None:
+@pytest.mark.parametrize(("shards", "recent"), [(1, 0), (1, 128), (3, 128)])
+def test_with_a_window_what_is_known_of_closed_keys_is_bounded(
+    tmp_path: Path, shards: int, recent: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(key_segments, "RECENT", recent)
     join, known, sizes = windowed(tmp_path, shards=shards), [], []
     # Given a key, and a pattern, that are closed every second, while others come,
     for number in range(120):
@@ -278,28 +283,38 @@ def test_with_a_window_what_is_known_of_closed_keys_is_bounded(tmp_path: Path, s
         join.batch(a=pa.concat_tables([rows, closed]), b=rows)
         known.append(remembered(join))
         sizes.append(sum(sum(map(len, store.values.values())) for store in join.stores))
-    # then each is remembered for 8 seconds, an eighth of that, and until the watermark, which is
-    # 3 seconds behind, has moved. (A pattern is told to every shard.)
-    assert 8 * (1 + shards) <= min(known[20:]) <= max(known) <= 14 * (1 + shards)
+    # then each is remembered for 8 seconds, a quarter longer at most, and until the watermark, 3
+    # seconds behind, has moved. (A pattern is told to every shard.)
+    assert 8 * (1 + shards) <= min(known[20:]) <= max(known) <= 15 * (1 + shards)
     assert max(sizes[60:]) <= 1.1 * max(sizes[20:60])
 
 
 @pytest.mark.parametrize("key", [("x", 1), ("x", None)])
-@pytest.mark.parametrize(("moved", "seen"), [(0, 1), (7.999, 1), (8, 0), (9, 0)])
+@pytest.mark.parametrize(
+    ("moved", "recent", "seen"),
+    [(0, 0, 1), (7.999, 0, 1), (8, 0, 0), (9, 0, 0), (7.999, 128, 1), (17, 128, 0)],
+)
 def test_a_broken_promise_is_seen_while_the_closed_key_is_remembered(
-    tmp_path: Path, key: tuple[str, int | None], moved: float, seen: int
+    tmp_path: Path,
+    key: tuple[str, int | None],
+    moved: float,
+    recent: int,
+    seen: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(key_segments, "RECENT", recent)
     join = windowed(tmp_path, violations="drop")
     join.batch(a=second(10, ("other", 1)), b=second(10, ("other", 1)))
     # Given a key that is closed, and the next watermark, which is 8,
     join.batch(a=second(10, key, end=True))
     join.batch()
     # when the watermark has moved by that many seconds, and a micro-batch has run under it,
-    later = second(10 + moved, ("other", 1))
-    join.batch(a=later, b=later)
-    join.batch()
+    for way in (moved / 2, moved):
+        later = second(10 + way, ("other", 1))
+        join.batch(a=later, b=later)
+        join.batch()
     # then a row of the key is seen to break its promise, or is not.
-    join.batch(a=second(20, ("x", 1)))
+    join.batch(a=second(30, ("x", 1)))
     assert join.counters.streams[0].violations == seen
 
 
@@ -355,8 +370,8 @@ def test_forgetting_never_changes_the_result() -> None:
     forgotten = 0
 
     @examples(120)
-    @given(case=closings())
-    def check(case: tuple[str, int, set[int], list[tuple[list[Any], ...]]]) -> None:
+    @given(case=closings(), recent=st.sampled_from([0, 2, 128]))
+    def check(case: tuple[str, int, set[int], list[tuple[list[Any], ...]]], recent: int) -> None:
         nonlocal forgotten
         how, shards, restarts, batches = case
         stream = LocalStream(TIMED, time="t", delay=timedelta(seconds=2), punctuation=END)
@@ -368,7 +383,10 @@ def test_forgetting_never_changes_the_result() -> None:
         ]
         options = {"on": ["k", "l"], "within": window, "how": how, "shards": shards}
         results, known = [], 0
-        with tempfile.TemporaryDirectory() as folder:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            mock.patch.object(key_segments, "RECENT", recent),
+        ):
             join = LocalJoin(streams, folder=folder, **options)
             for number, batch in enumerate(tables):
                 if number in restarts:

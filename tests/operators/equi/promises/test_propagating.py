@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,6 +30,7 @@ from tests.oracle.compare import assert_same_rows
 from watersmeet.spec.budget import Budget
 from watersmeet.spec.stream import Punctuation
 from watersmeet.spec.tuning import Tuning
+from watersmeet.state import key_segments
 from watersmeet.state.manifest import Manifest
 from watersmeet.testing import LocalJoin, LocalStream
 
@@ -161,6 +163,7 @@ class History:
     batches: list[tuple[Side, Side]]
     options: dict[str, Any]
     restarts: set[int]
+    recent: int
 
     @property
     def streams(self) -> dict[str, LocalStream]:
@@ -234,6 +237,7 @@ def histories(draw: st.DrawFn) -> History:
         [*batches, (last[0], last[1]), (Side([], []), Side([], []))],
         draw(_options(timed)),
         draw(st.sets(st.integers(1, 6), max_size=2)),
+        draw(st.sampled_from([0, 2, 128])),
     )
 
 
@@ -317,7 +321,10 @@ def run(history: History) -> list[pa.Table]:
     """The results of the batches and of the end of time. In between nothing is left waiting."""
     given: dict[str, Any] = {"on": "k", "how": history.how, "emit_punctuations": True}
     results = []
-    with tempfile.TemporaryDirectory() as folder:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        mock.patch.object(key_segments, "RECENT", history.recent),
+    ):
         given |= {"folder": folder, **history.options}
         join = LocalJoin(history.streams, **given)
         for number, tables in enumerate(history.tables):

@@ -71,13 +71,13 @@ class ClosedKeys:
         self.closed = self._covered("closed", length)
         self.unpurged = self._covered("unpurged", None)
         self.news = CoveredKeys(key_columns)
-        self.come = KeySegments(state.named(f"{stream}/come"), state.shard)
+        self.come = KeySegments(state, f"{stream}/come", shard=state.shard)
         self.waiting = Waiting(
             state.named(f"{stream}/waiting", indexed=True),
             state.named(f"{stream}/waiting for many"),
         )
-        self._everywhere = KeySegments(state.named(f"{stream}/everywhere", length=length))
-        self._open = KeySegments(state.named(f"{stream}/open"))
+        self._everywhere = KeySegments(state, f"{stream}/everywhere", length=length)
+        self._open = KeySegments(state, f"{stream}/open")
         numbers = state.promises[stream]
         self.unpurged_count: int = numbers.get("unpurged", 0)
         self._greatest: int | None = numbers.get("greatest")
@@ -175,13 +175,12 @@ class ClosedKeys:
 
         def segments(fixed: Fixed | None) -> KeySegments:
             if fixed is None:
-                return KeySegments(state.named(prefix, length=length), state.shard)
-            columns = ",".join(map(str, fixed))
-            return KeySegments(state.named(f"{prefix} by {columns}", length=length))
+                return KeySegments(state, prefix, length=length, shard=state.shard)
+            return KeySegments(state, f"{prefix} by {','.join(map(str, fixed))}", length=length)
 
-        known = [kept.removeprefix(f"{prefix} by ") for kept in state.names(f"{prefix} by ")]
+        known = {name.removeprefix(f"{prefix} by ") for name in state.names(f"{prefix} by ")}
         fixed = [tuple(int(column) for column in text.split(",") if column) for text in known]
-        return CoveredKeys(self._key_columns, segments, fixed)
+        return CoveredKeys(self._key_columns, segments, sorted(fixed))
 
     def _close_codes(self, low: Ints, high: Ints, count: int) -> None:
         """The order of arrival has closed such keys."""
