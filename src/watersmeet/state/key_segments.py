@@ -179,8 +179,9 @@ class KeySegments:
 
     def _united(self, sets: Iterable[KeySet]) -> KeySet:
         """The union, the largest first: its gaps are known to have keys of the shard."""
-        largest, *others = sorted(sets, key=lambda keys: len(keys.low), reverse=True)
-        for keys in others:
+        filled = sorted(filter(None, sets), key=lambda keys: len(keys.low), reverse=True)
+        largest = filled[0] if filled else KeySet()
+        for keys in filled[1:]:
             more = largest.with_ranges(keys.low, keys.high)
             largest = more.bridged(largest, self._shard)
         return largest
@@ -195,6 +196,6 @@ def _decoded(value: bytes | None) -> tuple[int, KeySet]:
     """The inverse of :func:`_encoded`."""
     if value is None:
         return _UNTIMED, KeySet()
-    time, *_ = numbers = np.frombuffer(value, dtype=np.int64)
+    numbers = np.frombuffer(value, dtype=np.int64)
     low, high = numbers[1:].reshape(2, -1)
-    return int(time), KeySet(low, high)
+    return int(numbers[0]), KeySet(low, high)

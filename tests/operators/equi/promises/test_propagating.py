@@ -406,6 +406,30 @@ def test_a_unique_row_has_come_whatever_became_of_it(tmp_path: Path, gone: str) 
     assert waiting(join) == []
 
 
+@pytest.mark.parametrize("arrival", ["clustered", "ordered"])
+@pytest.mark.parametrize("shards", [1, 2])
+def test_the_order_of_arrival_answers_what_waits(tmp_path: Path, arrival: Any, shards: int) -> None:
+    # Given punctuations that wait for a stream whose keys come together, or in order,
+    streams = {
+        "a": LocalStream(SCHEMA, punctuation=END),
+        "b": LocalStream(SCHEMA, arrival=arrival),
+    }
+    options: dict[str, Any] = {"goal": "memory", "emit_punctuations": True, "shards": shards}
+    join = LocalJoin(streams, on="k", folder=str(tmp_path), **options)
+    ends = [(key, key) for key in range(20)]
+    assert len(join.batch(a=rows(0, Side([], ends)), b=rows(0, Side([(0, None)], [])))) == 0
+    # when its keys go on, step by step, and the last ones are later keys of every shard,
+    left: Counter[int] = Counter()
+    for first in range(0, 60, 10):
+        brought = [(key, None) for key in range(first, first + 10)]
+        result = join.batch(b=rows(0, Side(brought, [])))
+        left.update(result.filter(result.column("is_punctuation")).column("k").to_pylist())
+        assert all(key < first + 10 for key in left)
+    # then each punctuation leaves, once.
+    assert left == Counter(range(20))
+    assert waiting(join) == []
+
+
 @pytest.mark.parametrize("how", ["inner", "full"])
 def test_a_punctuation_waits_for_no_purge(tmp_path: Path, how: str) -> None:
     # Given two streams that are purged after three punctuations, one after the other,
