@@ -178,13 +178,14 @@ class KeySegments:
             self._value = value
 
     def _united(self, sets: Iterable[KeySet]) -> KeySet:
-        """The union, the largest first: its gaps are known to have keys of the shard."""
-        filled = sorted(filter(None, sets), key=lambda keys: len(keys.low), reverse=True)
-        largest = filled[0] if filled else KeySet()
-        for keys in filled[1:]:
-            more = largest.with_ranges(keys.low, keys.high)
-            largest = more.bridged(largest, self._shard)
-        return largest
+        """The union. The gaps of the largest are known to have keys of the shard."""
+        filled = sorted(filter(None, sets), key=lambda keys: len(keys.low))
+        if len(filled) < 2:
+            return filled[0] if filled else KeySet()
+        *others, largest = filled
+        low = np.concatenate([keys.low for keys in others])
+        high = np.concatenate([keys.high for keys in others])
+        return largest.with_ranges(low, high).bridged(largest, self._shard)
 
 
 def _encoded(time: int, keys: KeySet) -> bytes | None:

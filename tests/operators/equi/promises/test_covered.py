@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conformance.strategies import examples
-from watersmeet.operators.equi.promises.covered import GREATEST, LEAST, CoveredKeys, bounds
+from watersmeet.operators.equi.promises.covered import GREATEST, LEAST, About, CoveredKeys, bounds
 from watersmeet.rows.codes import canonical_key, hashed_code
 from watersmeet.state.segment import Segment
 
@@ -48,7 +48,7 @@ def test_patterns_are_what_a_comparison_row_by_row_says(
 ) -> None:
     keys, given = CoveredKeys(list(TYPES)), []
     for batch in batches:
-        keys.add(keyed(batch))
+        keys.add(About.of(keyed(batch), list(TYPES)))
         given += batch
     whole = [None not in key for key in asked]
     expected = [any(fits(key, one) for one in given) for key in asked]
@@ -85,8 +85,21 @@ def test_a_range_without_a_bound_has_no_end() -> None:
 @pytest.mark.parametrize("indexed", [True, False])
 def test_ranges_are_found_in_segments(indexed: bool) -> None:
     keys = CoveredKeys([])
-    keys.add(ranged((7, None, None), (None, 1, 3), (None, 9, 8)))
+    keys.add(About.of(ranged((7, None, None), (None, 1, 3), (None, 9, 8)), []))
     rows = pa.RecordBatch.from_pydict({"#code": [3, 9, 7, 0, 1, 8, 4, 3]})
     segment = Segment.of(rows).indexed() if indexed else Segment.of(rows)
     assert sorted(keys.rows_in(segment).tolist()) == [0, 2, 4, 7]
     assert keys.covers(rows).tolist() == [True, False, True, False, True, False, False, True]
+
+
+@examples(100)
+@given(given=st.lists(KEYS, max_size=12))
+def test_of_equal_punctuations_the_first_counts(given: list[tuple[Any, ...]]) -> None:
+    keys = [tuple("nan" if value != value else value for value in key) for key in given]
+    firsts = [keys.index(key) for key in sorted(set(keys), key=keys.index)]
+    assert About.of(keyed(given), list(TYPES)).first_of_each().tolist() == firsts
+
+
+def test_a_range_of_one_key_is_not_the_key_as_all_shards_are_told_of_it() -> None:
+    given = ranged((5, None, None), (None, 5, 5), (None, 5, 6), (None, 4, 6), (5, 4, 6))
+    assert About.of(given, []).first_of_each().tolist() == [0, 1, 2, 3]

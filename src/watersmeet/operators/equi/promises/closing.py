@@ -36,13 +36,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from watersmeet.operators.equi.promises.covered import (
-    LEAST,
-    CoveredKeys,
-    Fixed,
-    bounds,
-    by_fixed_columns,
-)
+from watersmeet.operators.equi.promises.covered import LEAST, About, CoveredKeys, Fixed, bounds
 from watersmeet.operators.equi.promises.waiting import Waiting
 from watersmeet.operators.equi.state import EquiState
 from watersmeet.rows.columns import HIGH, LOW, PUNCTUATION, Bools, Ints, codes_or_zero, has_code
@@ -141,15 +135,15 @@ class ClosedKeys:
         new = punctuations.filter(pa.array(~self.covers_all(punctuations)))
         if not len(new):
             return
-        effective = self._distinct(new)
+        effective = new.take(pa.array(About.of(new, self._key_columns).first_of_each()))
+        about = About.of(effective, self._key_columns)
         for keys in (self.closed, self.unpurged, self.news):
-            keys.add(effective)
+            keys.add(about)
         self.unpurged_count += len(effective)
         self.waiting.add(effective)
         if self._state.shard.count > 1:
-            low, high, is_range = bounds(effective)
-            told = is_range & ~has_code(effective)
-            self._everywhere.add(low[told], high[told])
+            told = about.is_range & ~about.of_one_key
+            self._everywhere.add(about.low[told], about.high[told])
 
     def purged(self) -> None:
         """All rows that were made useless have been purged."""
@@ -187,19 +181,6 @@ class ClosedKeys:
         self.unpurged.codes.add(low, high)
         self.unpurged_count += count
         self.news.codes.add(low, high)
-
-    def _distinct(self, punctuations: pa.RecordBatch) -> pa.RecordBatch:
-        """One of each punctuation, in their order."""
-        low, high, is_range = bounds(punctuations)
-        about = np.stack([low, high, np.zeros(len(low), dtype=np.int64)], axis=1)
-        patterns = np.flatnonzero(~is_range)
-        if len(patterns):
-            of_many = punctuations.take(pa.array(patterns))
-            for number, (_, at, hashes) in enumerate(by_fixed_columns(of_many, self._key_columns)):
-                about[patterns[at], 0] = about[patterns[at], 1] = hashes
-                about[patterns[at], 2] = number + 1
-        _, first = np.unique(about, axis=0, return_index=True)
-        return punctuations.take(pa.array(np.sort(first)))
 
 
 def split_punctuations(

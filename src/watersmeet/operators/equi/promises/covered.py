@@ -14,6 +14,7 @@ Hashed keys and patterns are told apart by 64 bits.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +30,38 @@ LEAST, GREATEST = -(2**63), 2**63 - 1
 
 #: The positions of the key columns that a pattern fixes.
 Fixed = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class About:
+    """What punctuations are about. Where ``is_range``, it is the codes from ``low`` to ``high``; of
+    these, some are ``of_one_key``, and one shard was told. The others are patterns, given by the
+    columns that they fix: the columns, where such patterns are among the punctuations, and the
+    hashes of what they fix them to."""
+
+    low: Ints
+    high: Ints
+    is_range: Bools
+    of_one_key: Bools
+    patterns: tuple[tuple[Fixed, Positions, Ints], ...]
+
+    @classmethod
+    def of(cls, punctuations: pa.RecordBatch, key_columns: Sequence[str]) -> About:
+        low, high, is_range = bounds(punctuations)
+        patterns = _by_fixed_columns(punctuations, np.flatnonzero(~is_range), key_columns)
+        return cls(low, high, is_range, has_code(punctuations), tuple(patterns))
+
+    def first_of_each(self) -> Positions:
+        """Where each is for the first time, if several are the same."""
+        low, high, way = self.low.copy(), self.high.copy(), -self.of_one_key.astype(np.int64)
+        for number, (_, at, hashes) in enumerate(self.patterns):
+            low[at], high[at], way[at] = hashes, hashes, number + 1
+        order = np.lexsort((way, high, low))
+        differs = np.ones(len(order), dtype=np.bool_)
+        differs[1:] = False
+        for values in (low, high, way):
+            differs[1:] |= values[order[1:]] != values[order[:-1]]
+        return np.sort(order[differs])
 
 
 class CoveredKeys:
@@ -90,14 +123,13 @@ class CoveredKeys:
 
     # -- changing ------------------------------------------------------------------
 
-    def add(self, punctuations: pa.RecordBatch) -> None:
+    def add(self, about: About) -> None:
         """Add what punctuations are about."""
-        low, high, is_range = bounds(punctuations)
-        self.codes.add(low[is_range], high[is_range])
-        if not is_range.all():
-            patterns = punctuations.filter(pa.array(~is_range))
-            for fixed, _, hashes in by_fixed_columns(patterns, self._key_columns):
-                self._of(fixed).add(hashes, hashes)
+        self.codes.add(about.low[about.is_range], about.high[about.is_range])
+        for fixed, _, hashes in about.patterns:
+            if fixed not in self._patterns:
+                self._patterns[fixed] = self._segments(fixed)
+            self._patterns[fixed].add(hashes, hashes)
 
     def clear(self) -> None:
         for segments in self._sets():
@@ -112,17 +144,12 @@ class CoveredKeys:
         yield self.codes
         yield from self._patterns.values()
 
-    def _of(self, fixed: Fixed) -> KeySegments:
-        if fixed not in self._patterns:
-            self._patterns[fixed] = self._segments(fixed)
-        return self._patterns[fixed]
-
 
 def bounds(punctuations: pa.RecordBatch) -> tuple[Ints, Ints, Bools]:
     """For each punctuation, the least and the greatest code it is about; and whether it is about
     these codes. (If not, it is a pattern of several key columns.)"""
     of_one_key, codes = has_code(punctuations), codes_or_zero(punctuations)
-    if LOW not in punctuations.schema.names:
+    if LOW not in punctuations.schema.names or of_one_key.all():
         return codes, codes, of_one_key
     low, high = (
         np.where(of_one_key, codes, punctuations.column(name).fill_null(end).to_numpy())
@@ -131,17 +158,17 @@ def bounds(punctuations: pa.RecordBatch) -> tuple[Ints, Ints, Bools]:
     return low, high, np.ones(len(punctuations), dtype=np.bool_)
 
 
-def by_fixed_columns(
-    patterns: pa.RecordBatch, key_columns: Sequence[str]
+def _by_fixed_columns(
+    punctuations: pa.RecordBatch, patterns: Positions, key_columns: Sequence[str]
 ) -> Iterator[tuple[Fixed, Positions, Ints]]:
-    """Patterns by the columns that they fix: the columns, the positions of the patterns, and the
-    hashes of what they fix them to."""
-    valid = [
-        patterns.column(name).is_valid().to_numpy(zero_copy_only=False) for name in key_columns
-    ]
+    """The patterns among punctuations, by the columns that they fix."""
+    if not len(patterns):
+        return
+    columns = [punctuations.column(name).take(pa.array(patterns)) for name in key_columns]
+    valid = [column.is_valid().to_numpy(zero_copy_only=False) for column in columns]
     ways, way = np.unique(np.stack(valid, axis=1), axis=0, return_inverse=True)
     for number, fixes in enumerate(ways):
         fixed = tuple(np.flatnonzero(fixes).tolist())
         at = np.flatnonzero(way == number)
-        columns = [patterns.column(key_columns[position]).take(pa.array(at)) for position in fixed]
-        yield fixed, at, stable_hash(columns, len(at))
+        values = [columns[position].take(pa.array(at)) for position in fixed]
+        yield fixed, patterns[at], stable_hash(values, len(at))

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from watersmeet.operators.equi.context import StepContext, other_stream
 from watersmeet.operators.equi.promises.closing import ClosedKeys
-from watersmeet.operators.equi.promises.covered import CoveredKeys
+from watersmeet.operators.equi.promises.covered import About, CoveredKeys
 from watersmeet.rows.columns import CODE, Bools, Ints, concat, has_code
 from watersmeet.state.segment import Segment
 
@@ -57,13 +57,14 @@ class Promised:
     def is_punctuated(self, stream: int, rows: pa.RecordBatch) -> Bools:
         """Which new rows have a key that a punctuation is about: one of this step, or one of the
         other stream that waits to be handed on."""
-        about = CoveredKeys(self._context.layout.key_columns)
+        key_columns = self._context.layout.key_columns
+        covered = CoveredKeys(key_columns)
         for punctuations in itertools.chain(*self._punctuations):
-            about.add(punctuations)
-        punctuated: Bools = about.covers(rows) & has_code(rows)
+            covered.add(About.of(punctuations, key_columns))
+        punctuated: Bools = covered.covers(rows) & has_code(rows)
         other = self.closed[other_stream(stream)]
         if other is not None:
-            punctuated |= other.waiting.are_about(rows, self._context.layout.key_columns)
+            punctuated |= other.waiting.are_about(rows, key_columns)
         return punctuated
 
     # -- closing --------------------------------------------------------------------

@@ -24,7 +24,7 @@ from watersmeet.operators.equi.context import StepContext, other_stream
 from watersmeet.operators.equi.discard import discard
 from watersmeet.operators.equi.limits.debts import Debts
 from watersmeet.operators.equi.promises.closing import ClosedKeys
-from watersmeet.operators.equi.promises.covered import CoveredKeys
+from watersmeet.operators.equi.promises.covered import About, CoveredKeys
 from watersmeet.operators.equi.promises.promised import Promised
 from watersmeet.rows.columns import Bools, codes_or_zero, has_code
 
@@ -80,7 +80,7 @@ class Propagating:
         state = self._context.state
         owing = state.owing
         keys = CoveredKeys(self._context.layout.key_columns)
-        keys.add(punctuations)
+        keys.add(About.of(punctuations, self._context.layout.key_columns))
         for stream, window in enumerate(state.windows):
             preserved = self._context.layout.preserved[stream]
             for entry in list(window.entries):

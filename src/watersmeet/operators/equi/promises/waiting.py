@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.operators.equi.promises.covered import CoveredKeys
+from watersmeet.operators.equi.promises.covered import About, CoveredKeys
 from watersmeet.rows.columns import Bools, codes_or_zero, concat, has_code
 from watersmeet.rows.output import Positions
 from watersmeet.state.segment import Segment
@@ -55,20 +55,12 @@ class Waiting:
         taken = [rows for rows in taken if len(rows)]
         return concat(taken) if taken else None
 
-    def of_many(self) -> Iterator[pa.RecordBatch]:
-        """The punctuations of more than one key."""
-        if self._new is not None:
-            yield self._new.filter(pa.array(~has_code(self._new)))
-        for entry in self._of_many.entries:
-            present = pa.array(~self._of_many.gone(entry))
-            yield self._of_many.open(entry).rows.filter(present)
-
     def are_about(self, rows: pa.RecordBatch, key_columns: Sequence[str]) -> Bools:
-        """Which rows have a key that a waiting punctuation is about."""
-        about = CoveredKeys(key_columns)
-        for punctuations in self.of_many():
-            about.add(punctuations)
-        found, codes = about.covers(rows), codes_or_zero(rows)
+        """Which rows have a key that a punctuation of an earlier step is about, and waits."""
+        covered = CoveredKeys(key_columns)
+        for punctuations in self._present_of_many():
+            covered.add(About.of(punctuations, key_columns))
+        found, codes = covered.covers(rows), codes_or_zero(rows)
         for entry in self._of_one_key.entries:
             index = self._of_one_key.open(entry).index
             at = np.minimum(np.searchsorted(index.codes, codes), len(index.codes) - 1)
@@ -84,6 +76,11 @@ class Waiting:
             self._new = None
         for window in (self._of_one_key, self._of_many):
             window.compact(until=None)
+
+    def _present_of_many(self) -> Iterator[pa.RecordBatch]:
+        for entry in self._of_many.entries:
+            present = pa.array(~self._of_many.gone(entry))
+            yield self._of_many.open(entry).rows.filter(present)
 
     def _taken(
         self,
