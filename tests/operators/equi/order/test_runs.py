@@ -31,8 +31,9 @@ class TestScheduling:
         ranged = LocalStream(ACCESS, punctuation=Punctuation(when='"end"', high="to"))
         options: dict[str, Any] = {"goal": "early", "emit_punctuations": True}
         join = LocalJoin({"a": ranged, "b": ranged}, on="sno", folder=str(tmp_path), **options)
+        join.batch(a=access(6))
         join.batch(a=table(ACCESS, [(5, "x", False, None), (None, None, True, 5)]))
-        result = join.batch(a=access(6), b=access(6, 5))
+        result = join.batch(b=access(6, 5))
         assert result.column("sno").to_pylist() == [5, 6]
 
     def test_rows_of_the_many_side_wait_for_quotas_only(self, tmp_path: Path) -> None:
