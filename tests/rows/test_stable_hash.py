@@ -79,3 +79,10 @@ def test_what_differs_in_one_byte_or_in_length_differs() -> None:
     assert len(set(stable_hash([pa.array(texts)], len(texts)).tolist())) == len(texts)
     numbers = pa.array([sign << bit for bit in range(62) for sign in (1, -1)])
     assert len(set(stable_hash([numbers], len(numbers)).tolist())) == len(numbers)
+
+
+def test_text_has_one_hash_in_any_form() -> None:
+    texts = pa.array(["", "a", "a longer one"])
+    hashes = stable_hash([texts], 3).tolist()
+    for kind in (pa.large_string(), pa.binary(), pa.large_binary()):
+        assert stable_hash([texts.cast(kind)], 3).tolist() == hashes

@@ -25,6 +25,14 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
 
+#: The types of values of any length. Spark has two forms of them in Arrow.
+_BYTES = (
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+)
+
 
 def stable_hash(keys: Sequence[pa.Array], rows: int) -> Ints:
     """For each of the rows, the hash of its canonical keys. A null is hashed as some value.
@@ -53,7 +61,7 @@ def _placed(words: _Words, places: Ints) -> _Words:
 
 def _of_column(key: pa.Array) -> _Words:
     kind = key.type
-    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+    if any(is_bytes(kind) for is_bytes in _BYTES):
         return _of_bytes(key.cast(pa.large_binary()))
     if pa.types.is_decimal(kind):
         both = np.frombuffer(key.buffers()[1], np.uint64).reshape(-1, 2)
