@@ -41,6 +41,15 @@ class TestOrderAndClusters:
         with pytest.raises(ViolationError, match="key 2: arrival='ordered' has closed it"):
             join.batch(access=access(2))
 
+    @pytest.mark.parametrize("greatest", [-(2**63) + 1, -1, 0, 1, 2**63 - 1])
+    def test_an_ordered_stream_remembers_its_greatest_key(
+        self, tmp_path: Path, greatest: int
+    ) -> None:
+        join = joined(tmp_path, access={"arrival": "ordered"}, violations="drop")
+        join.batch(access=access(greatest))
+        join.batch(access=access(greatest, greatest - 1))
+        assert join.counters.streams[1].violations == 1
+
     def test_a_clustered_stream_closes_the_keys_it_has_left(self, tmp_path: Path) -> None:
         join = joined(tmp_path, access={"arrival": "clustered"})
         join.batch(news=news(1, 2, 7), access=access(7, 7, 2))
