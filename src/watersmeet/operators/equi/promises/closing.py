@@ -107,9 +107,9 @@ class ClosedKeys:
 
     # -- closing -------------------------------------------------------------------
 
-    def arrived(self, codes: Ints, arrival: str | None) -> None:
+    def arrived(self, codes: Ints, arrival: str) -> None:
         """Close what the arrival of these codes closes: the codes of all rows of a micro-batch."""
-        if not len(codes) or arrival is None:
+        if not len(codes):
             return
         if arrival == "ordered":
             before = LEAST if self._greatest is None else self._greatest

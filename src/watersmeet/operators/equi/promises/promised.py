@@ -87,8 +87,8 @@ class Promised:
     def close_arrived(self) -> None:
         """Close what the order of the step's keys closes."""
         for stream, closed in enumerate(self.closed):
-            if closed is not None:
-                arrival = self._context.layout.inputs[stream].arrival
+            arrival = self._context.layout.inputs[stream].arrival
+            if closed is not None and arrival is not None:
                 closed.arrived(self._codes_of_arrived(stream), arrival)
 
     def save(self, watermark: int | None) -> None:
