@@ -91,10 +91,10 @@ class CoveredKeys:
     def covers(self, rows: pa.RecordBatch) -> Bools:
         """Which rows have a key of the set, by its code or because a pattern fits."""
         if not self.has_patterns:
-            return self.has_codes(rows)
-        return self.has_codes(rows) | self.fit(rows)
+            return self._has_codes(rows)
+        return self._has_codes(rows) | self.fit(rows)
 
-    def has_codes(self, rows: pa.RecordBatch) -> Bools:
+    def _has_codes(self, rows: pa.RecordBatch) -> Bools:
         """Which rows have a code of the set."""
         coded: Bools = self.codes.contains(codes_or_zero(rows)) & has_code(rows)
         return coded
