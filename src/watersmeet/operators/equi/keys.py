@@ -7,9 +7,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.operators.equi.layout import EquiLayout
+from watersmeet.rows import output
 from watersmeet.rows.codes import from_code
-from watersmeet.rows.columns import CODE, Bools
-from watersmeet.rows.output import Positions
+from watersmeet.rows.columns import CODE, Bools, Positions
+from watersmeet.rows.widths import row_bytes, runs
 
 
 def same_keys(
@@ -22,8 +23,11 @@ def same_keys(
     """Of pairs with equal codes, those with equal keys."""
     equal = np.ones(len(mine), dtype=np.bool_)
     for name in () if layout.exact else layout.key_columns:
-        left, right = ours.column(name), others.column(name)
-        equal &= _equal(left.take(pa.array(mine)), right.take(pa.array(theirs)))
+        left, right = ours.select([name]), others.select([name])
+        widths = row_bytes(left, mine) + row_bytes(right, theirs)
+        for run in runs(widths, len(mine), output.PIECE_BYTES):
+            pair = left.take(pa.array(mine[run])), right.take(pa.array(theirs[run]))
+            equal[run] &= _equal(*(side.column(0) for side in pair))
     return equal
 
 

@@ -132,7 +132,7 @@ def lay_out(
         preserved=spec.preserved,
         exact=spec.exact,
         key_columns=tuple(key_name(i) for i in range(len(spec.key_types))),
-        output=Output(output, sources(spec.output, layouts), spec.exact),
+        output=Output(output, sources(spec.output, layouts), spec.exact, piece_of(policy.memory)),
         predicate=predicate,
         delay=spec.delay,
         fingerprint=fingerprint(spec, policy.shards, layouts),

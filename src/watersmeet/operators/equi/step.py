@@ -68,6 +68,7 @@ from watersmeet.operators.equi.promises.violations import accepted
 from watersmeet.operators.equi.state import EquiState
 from watersmeet.rows.columns import CODE, TIME, codes_of, has_code, times_of
 from watersmeet.rows.shard import Shard
+from watersmeet.rows.widths import sliced
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.segment import Segment
 from watersmeet.state.store import Store
@@ -236,10 +237,7 @@ class EquiJoin:
     def _parts(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The rows, in parts that a memory budget has room for."""
         limit = self.layout.piece
-        count = 1 if limit is None else max(1, -(-rows.nbytes // limit))
-        size = max(1, -(-len(rows) // count))
-        for start in range(0, len(rows), size):
-            yield rows.slice(start, size)
+        return iter([rows]) if limit is None else sliced(rows, limit)
 
     def _arrive(self, stream: int, rows: pa.RecordBatch, step: Step) -> Iterator[pa.RecordBatch]:
         """New rows of one stream probe what is stored of the others, then are stored."""

@@ -21,8 +21,7 @@ from watersmeet.operators.equi.discard import discard
 from watersmeet.operators.equi.limits.debts import Debts
 from watersmeet.operators.equi.promises.closing import ClosedKeys
 from watersmeet.operators.equi.promises.promised import Promised
-from watersmeet.rows.columns import codes_of
-from watersmeet.rows.output import Positions
+from watersmeet.rows.columns import Positions, codes_of
 from watersmeet.state.index import Index
 from watersmeet.state.keyset import KeySet
 from watersmeet.state.segment import Segment
