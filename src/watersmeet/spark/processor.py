@@ -33,7 +33,7 @@ from watersmeet.state.cache import SegmentCache
 if TYPE_CHECKING:
     from pyspark.sql.pandas._typing import DataFrameLike
 
-#: New rows are handed to the operator in chunks of at most about this number of bytes.
+#: New rows are handed to the operator in chunks of at most this number of bytes, or of one capsule.
 CHUNK_BYTES = 256 << 20
 
 
@@ -127,9 +127,9 @@ class Processor(StatefulProcessor):
             for stream, payload in zip(frame["stream"], frame["payload"], strict=True):
                 if payload is None:
                     continue
-                waiting[stream].append(from_ipc(payload))
-                size += len(payload)
-                if size >= limit:
+                if size and size + len(payload) > limit:
                     yield [concat(batches) if batches else None for batches in waiting]
                     waiting, size = [[] for _ in range(count)], 0
+                waiting[stream].append(from_ipc(payload))
+                size += len(payload)
         yield [concat(batches) if batches else None for batches in waiting]
