@@ -101,7 +101,6 @@ class Debts:
     def _resident(self) -> set[str]:
         """The newest segments of both windows that fit into memory together."""
         limit = resident_of(self._context.layout.policy.memory)
-        assert limit is not None, "a join in stages has a budget of memory"
         aged = [
             (entry.max_time, age, entry)
             for window in self._context.state.windows

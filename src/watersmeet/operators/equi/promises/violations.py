@@ -15,7 +15,7 @@ from watersmeet.operators.equi.context import StepContext
 from watersmeet.operators.equi.keys import key_at, same_keys
 from watersmeet.operators.equi.layout import EquiLayout
 from watersmeet.operators.equi.promises.promised import Promised
-from watersmeet.rows.columns import TIME, Bools, has_code
+from watersmeet.rows.columns import TIME, Bools, Positions, has_code
 from watersmeet.state.probe import probe
 from watersmeet.state.segment import Segment
 
@@ -49,18 +49,20 @@ def _repeated(context: StepContext, stream: int, rows: pa.RecordBatch) -> Bools:
     coded = np.flatnonzero(has_code(rows))
     fresh = Segment.of(_untimed(rows.take(pa.array(coded))))
     index = fresh.index
+    repeated = np.zeros(len(rows), dtype=np.bool_)
+
+    def compare(other: Segment, mine: Positions, theirs: Positions) -> None:
+        equal = same_keys(context.layout, fresh.rows, other.rows, mine, theirs)
+        repeated[coded[mine[equal]]] = True
+
     twins = np.flatnonzero(index.codes[1:] == index.codes[:-1]) + 1
-    pairs = [(fresh, index.order[twins], index.order[twins - 1])]
+    compare(fresh, index.order[twins], index.order[twins - 1])
     window = context.state.windows[stream]
     for entry in window.entries:
         stored = window.open(entry)
         for mine, theirs in probe(fresh, stored, None, None).pieces(_PIECE):
             present = ~window.gone(entry)[theirs]
-            pairs.append((stored, mine[present], theirs[present]))
-    repeated = np.zeros(len(rows), dtype=np.bool_)
-    for other, mine, theirs in pairs:
-        equal = same_keys(context.layout, fresh.rows, other.rows, mine, theirs)
-        repeated[coded[mine[equal]]] = True
+            compare(stored, mine[present], theirs[present])
     return repeated
 
 
