@@ -173,7 +173,9 @@ class TestOnce:
         @given(run=runs([how]))
         def check(run: Run) -> None:
             with limited(**run.limits):
-                outcome = way.run(run.join, run.batches, shards=run.shards, before=run.before)
+                outcome = way.run(
+                    run.join, run.batches, shards=run.shards, before=run.before, cut=run.cut
+                )
             for number in range(len(run.batches)):
                 so_far = run.batches[: number + 1]
                 if how == "anti":
@@ -191,7 +193,9 @@ class TestOnce:
         @given(run=runs([how]))
         def check(run: Run) -> None:
             with limited(**run.limits):
-                outcome = way.run(run.join, run.batches, shards=run.shards, before=run.before)
+                outcome = way.run(
+                    run.join, run.batches, shards=run.shards, before=run.before, cut=run.cut
+                )
             preserved = {"left": "a", "right": "b", "full": "ab"}[how]
             total = 0
             for number, result in enumerate(outcome.results):

@@ -5,17 +5,19 @@ from __future__ import annotations
 
 import enum
 import os
+import random
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from tests.conformance.join import Batch, Join
-from watersmeet.operators.base import Counters
+from watersmeet.operators.base import Chunk, Counters, Operator
+from watersmeet.rows.columns import concat
 from watersmeet.state.store import MemoryStore
 from watersmeet.testing import LocalJoin
 
@@ -54,8 +56,43 @@ class Way(Protocol):
         *,
         shards: int = 1,
         before: Mapping[int, Disturbance] | None = None,
+        cut: int | None = None,
     ) -> Outcome:
-        """Run all batches; ``before[n]`` happens before batch n."""
+        """Run all batches; ``before[n]`` happens before batch n. With ``cut``, a seed, each batch
+        comes in several chunks."""
+
+
+class InChunks:
+    """An operator whose steps get their rows in several chunks: cut anywhere, in any order."""
+
+    def __init__(self, operator: Operator, dice: random.Random) -> None:
+        self._operator = operator
+        self._dice = dice
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._operator, name)
+
+    def step(self, chunks: Iterable[Chunk], *args: Any) -> Iterator[Any]:
+        return self._operator.step((part for chunk in chunks for part in self._cut(chunk)), *args)
+
+    def _cut(self, chunk: Chunk) -> Iterator[Chunk]:
+        parts = [
+            (stream, part)
+            for stream, rows in enumerate(chunk)
+            if rows is not None
+            for part in self._slices(rows)
+        ]
+        self._dice.shuffle(parts)
+        while parts:
+            few = self._dice.randint(1, len(parts))
+            taken, parts = parts[:few], parts[few:]
+            streams = [[rows for of, rows in taken if of == stream] for stream in range(len(chunk))]
+            yield [concat(batches) if batches else None for batches in streams]
+
+    def _slices(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        ends = sorted({len(rows), *(self._dice.randint(0, len(rows)) for _ in range(3))})
+        for start, end in zip([0, *ends], ends, strict=False):
+            yield rows.slice(start, end - start)
 
 
 class LocalWay:
@@ -68,12 +105,16 @@ class LocalWay:
         *,
         shards: int = 1,
         before: Mapping[int, Disturbance] | None = None,
+        cut: int | None = None,
     ) -> Outcome:
         results, late, counters = [], [], []
+        dice = random.Random(cut)
         with tempfile.TemporaryDirectory() as folder:
             local = LocalJoin(join.streams, shards=shards, folder=folder, **join.options)
             for number, batch in enumerate(batches):
                 local = _disturbed(local, join, batch, (before or {}).get(number))
+                if cut is not None:
+                    in_chunks(local, dice)
                 results.append(local.batch(**batch))
                 counters.append(local.counters)
                 late.append(
@@ -83,6 +124,14 @@ class LocalWay:
                     }
                 )
         return Outcome(results, late, counters)
+
+
+def in_chunks(local: LocalJoin, dice: random.Random) -> LocalJoin:
+    """The same join, from now on with micro-batches of several chunks."""
+    operator = local.run.operator
+    if not isinstance(operator, InChunks):
+        local.run.operator = InChunks(operator, dice)  # type: ignore[assignment]
+    return local
 
 
 def restarted(local: LocalJoin, join: Join, folder: str | None = None) -> LocalJoin:
