@@ -150,7 +150,7 @@ def test_combinations_are_cut_by_what_all_streams_take(monkeypatch: pytest.Monke
     )
     sides = {0: (UNEVEN, np.array([1, 0, 0, 2, 3])), 1: (wide, np.zeros(5, dtype=np.int64))}
     pieces = list(inner.pieces(sides))
-    assert [len(piece[0][1]) for piece in pieces] == [1, 1, 2, 1]
+    assert [len(piece[0][1]) for piece in pieces] == [1, 1, 1, 2]
     assert [row for piece in pieces for row in piece[0][1].tolist()] == [1, 0, 0, 2, 3]
 
 
@@ -165,3 +165,13 @@ def test_a_budget_makes_pieces_smaller() -> None:
     assert (inner.piece_bytes, inner.piece_rows) == (output.PIECE_BYTES, output.PIECE)
     small = replace(inner, limit=1600)
     assert (small.piece_bytes, small.piece_rows) == (1600, 100)
+
+
+def test_narrow_combinations_are_cut_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the widest one is known, and so narrow that pieces have many rows all the same."""
+    monkeypatch.setattr(output, "PIECE_BYTES", 4096)
+    left, sides = an_output("left", pa.int64()), {0: (UNEVEN, np.arange(1, 100).repeat(5))}
+    sizes = [len(piece[0][1]) for piece in left.pieces(sides, widest=25)]
+    assert sizes == [4096 // 25] * 3 + [495 - 3 * (4096 // 25)]
+    # What is wider is measured.
+    assert [len(piece[0][1]) for piece in left.pieces(sides, widest=1044)] == [204, 52, 204, 35]

@@ -75,11 +75,18 @@ class Output:
         """No piece has more rows, however narrow: their positions take memory too."""
         return max(1, min(PIECE, self.piece_bytes // _POSITIONS))
 
-    def pieces(self, sides: dict[int, Side]) -> Iterator[dict[int, Side]]:
-        """Combinations, a piece at a time."""
-        count = len(next(iter(sides.values()))[1])
-        for start in range(0, count, self.piece_rows):
-            yield from self._measured(_part(sides, slice(start, start + self.piece_rows)))
+    def pieces(
+        self, sides: dict[int, Side], *, widest: int | None = None
+    ) -> Iterator[dict[int, Side]]:
+        """Combinations, a piece at a time. ``widest`` is what one takes at most, if that is known.
+        If that many fit into a piece, or nearly, none is measured."""
+        count, size = len(next(iter(sides.values()))[1]), self.piece_rows
+        fitting = 0 if widest is None else min(size, self.piece_bytes // max(1, widest))
+        if 2 * fitting >= min(size, count) > 0:
+            yield from (_part(sides, slice(at, at + fitting)) for at in range(0, count, fitting))
+            return
+        for start in range(0, count, size):
+            yield from self._measured(_part(sides, slice(start, start + size)))
 
     def rows(
         self, sides: dict[int, Side], *, punctuation: bool = False

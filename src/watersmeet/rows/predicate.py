@@ -17,6 +17,9 @@ import pyarrow as pa
 from watersmeet.errors import PredicateFunctionError
 from watersmeet.rows.columns import Bools
 
+#: Messages give this many characters of a row.
+_LONG = 1000
+
 
 class Predicate(Protocol):
     """A condition over columns of a pair (or more) of rows."""
@@ -101,7 +104,8 @@ class FunctionPredicate:
         return mask
 
     def _failure(self, what: str, tables: Sequence[pa.Table]) -> PredicateFunctionError:
-        sample = ", ".join(str(table.slice(0, 1).to_pylist()) for table in tables)
+        rows = (str(table.slice(0, 1).to_pylist()) for table in tables)
+        sample = ", ".join(row if len(row) <= _LONG else f"{row[:_LONG]}..." for row in rows)
         return PredicateFunctionError(
             f"where: {self.text}: {what}. It must return as many booleans as it gets rows (an "
             f"Arrow or numpy array; null means no match). The first rows it got: {sample}. After a "

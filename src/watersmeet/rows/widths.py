@@ -41,8 +41,9 @@ def row_bytes(rows: pa.RecordBatch, positions: Positions) -> Ints | int:
     if not varying or not len(positions):
         return fixed
     total: Ints = np.full(len(positions), fixed, dtype=np.int64)
+    start = positions.astype(np.intp, copy=False)  # once, not for every column
     for column in varying:
-        _add_pointed_to(total, column, positions, None)
+        _add_pointed_to(total, column, start, None)
     return total
 
 

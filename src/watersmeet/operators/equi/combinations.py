@@ -178,7 +178,8 @@ class CombinationMatcher:
         sides: Sides = {driver: (fresh.rows, fresh.index.order[combinations.rows])}
         for of_stream, places in zip(matches, combinations.chosen, strict=True):
             sides[of_stream.stream] = of_stream.rows, places
-        return self._context.output.pieces(sides)
+        widest = fresh.widest + sum(of_stream.widest for of_stream in matches)
+        return self._context.output.pieces(sides, widest=widest)
 
 
 def _fitting(counts: Ints, size: int) -> int:

@@ -42,7 +42,8 @@ _LOCATED_PART = 4
 @dataclass(frozen=True)
 class GatheredMatches:
     """The matches of some new rows in one stream. New row r has those from ``starts[r - first]``
-    on, in order of ``times``; match m is row ``places[m]`` of ``rows``."""
+    on, in order of ``times``; match m is row ``places[m]`` of ``rows``. No row takes more than
+    ``widest``."""
 
     stream: int
     rows: pa.RecordBatch
@@ -50,6 +51,7 @@ class GatheredMatches:
     starts: Ints
     times: Ints
     places: Positions
+    widest: int
 
     def count(self, rows: Ints) -> Ints:
         """How many matches each of these new rows has."""
@@ -58,14 +60,19 @@ class GatheredMatches:
 
 @dataclass(frozen=True)
 class _Located:
-    """Matches in one segment: the new rows that they belong to, in order, and their own positions,
-    times and widths."""
+    """Matches in one segment: the new rows that they belong to, in order, and their own positions
+    and times. No row takes more than ``widest``."""
 
     entry: Entry
     owners: Ints
     positions: Positions
     times: Ints
-    widths: Ints
+    widest: int
+
+    @property
+    def most(self) -> int:
+        """What it takes to locate the matches and to copy their rows, at most."""
+        return (_LOCATED + self.widest) * len(self.owners)
 
     def between(self, first: int, last: int) -> slice:
         """Which matches belong to the new rows from the first to the last."""
@@ -123,10 +130,10 @@ class MatchGathering:
         """The matches of some new rows, copied into one batch for each stream."""
         located = [self._locate(window, rows) for window in self._windows]
         limit = self._layout.output.piece_bytes
-        if sum(int(found.widths.sum()) for of_stream in located for found in of_stream) <= limit:
+        if sum(found.most for of_stream in located for found in of_stream) <= limit:
             yield self._copy(located, rows)
             return
-        widths = _total_widths(located, rows)
+        widths = self._widths(located, rows)
         for run in runs(widths, len(rows), limit):
             if widths[run].sum() > limit:
                 yield from self._in_blocks(int(rows[run][0]))
@@ -147,6 +154,19 @@ class MatchGathering:
                 both = self._with_same_keys(window, matches, owners, places)
                 located.append(_located(window, matches, *both))
         return located
+
+    def _widths(self, located: Sequence[Sequence[_Located]], rows: Ints) -> Ints:
+        """What the matches of each new row take, in all streams together."""
+        first, count = int(rows[0]), int(rows[-1]) - int(rows[0]) + 1
+        total = np.zeros(count)
+        for window, of_stream in zip(self._windows, located, strict=True):
+            for found in of_stream:
+                stored = window.window.open(found.entry).rows
+                widths = _LOCATED + np.broadcast_to(
+                    row_bytes(stored, found.positions), len(found.positions)
+                )
+                total += np.bincount(found.owners - first, widths, minlength=count)
+        return total[rows - first].astype(np.int64)
 
     def _copy(
         self, located: Sequence[Sequence[_Located]], rows: Ints
@@ -171,8 +191,9 @@ class MatchGathering:
         order = sort_order(owner, instants)
         starts = np.zeros(last - first + 2, dtype=np.int64)
         np.cumsum(np.bincount(owner - first, minlength=len(starts) - 1), out=starts[1:])
+        widest = max((found.widest for found in located), default=0)
         copied = concat(batches) if batches else self._fresh.rows.slice(0, 0)
-        return GatheredMatches(window.stream, copied, first, starts, instants[order], order)
+        return GatheredMatches(window.stream, copied, first, starts, instants[order], order, widest)
 
     # -- one new row at a time ------------------------------------------------------
 
@@ -203,7 +224,7 @@ class MatchGathering:
         if not found:
             nothing = np.empty(0, dtype=np.int64)
             rows, starts = self._fresh.rows.slice(0, 0), np.zeros(2, dtype=np.int64)
-            yield GatheredMatches(window.stream, rows, row, starts, nothing, nothing)
+            yield GatheredMatches(window.stream, rows, row, starts, nothing, nothing, 0)
 
     def _block(
         self, window: WindowMatches, matches: SegmentMatches, row: int, places: Ints
@@ -212,7 +233,9 @@ class MatchGathering:
         segment, index = _opened(window, matches)
         starts = np.array([0, len(places)])
         times, positions = index.times[places], index.order[places]
-        return GatheredMatches(window.stream, segment.rows, row, starts, times, positions)
+        return GatheredMatches(
+            window.stream, segment.rows, row, starts, times, positions, segment.widest
+        )
 
     def _is_capped(self, row: int) -> bool:
         """Has a new row made all the results that it may?"""
@@ -229,7 +252,8 @@ class MatchGathering:
             return owners, places
         segment, index = _opened(window, matches)
         mine, theirs = self._fresh.index.order[owners], index.order[places]
-        equal = same_keys(self._layout, self._fresh.rows, segment.rows, mine, theirs)
+        rows, widest = (self._fresh.rows, segment.rows), self._fresh.widest + segment.widest
+        equal = same_keys(self._layout, *rows, mine, theirs, widest=widest)
         return (owners, places) if equal.all() else (owners[equal], places[equal])
 
 
@@ -245,14 +269,4 @@ def _located(
     """The matches at some places of a segment's index."""
     segment, index = _opened(window, matches)
     positions, times = index.order[places], index.times[places]
-    widths = _LOCATED + np.broadcast_to(row_bytes(segment.rows, positions), len(positions))
-    return _Located(matches.entry, owners, positions, times, widths)
-
-
-def _total_widths(located: Sequence[Sequence[_Located]], rows: Ints) -> Ints:
-    """What the matches of each new row take, in all streams together."""
-    first, count = int(rows[0]), int(rows[-1]) - int(rows[0]) + 1
-    total = np.zeros(count)
-    for found in (found for of_stream in located for found in of_stream):
-        total += np.bincount(found.owners - first, found.widths, minlength=count)
-    return total[rows - first].astype(np.int64)
+    return _Located(matches.entry, owners, positions, times, segment.widest)

@@ -101,15 +101,16 @@ class PairProbe:
         for entry in entries:
             stored = window.open(entry)
             self._context.counters.probes += len(fresh)
+            widest = fresh.widest + stored.widest
             for mine, theirs in probe(fresh, stored, before, after).pieces(output.piece_rows):
                 if entry.gone:
                     present = ~window.gone(entry)[theirs]
                     mine, theirs = mine[present], theirs[present]
                 if not layout.exact:
-                    equal = same_keys(layout, fresh.rows, stored.rows, mine, theirs)
+                    equal = same_keys(layout, fresh.rows, stored.rows, mine, theirs, widest=widest)
                     mine, theirs = mine[equal], theirs[equal]
                 pairs = {stream: (fresh.rows, mine), other: (stored.rows, theirs)}
-                for piece in output.pieces(pairs):
+                for piece in output.pieces(pairs, widest=widest):
                     yield entry, piece
 
     def _emit(

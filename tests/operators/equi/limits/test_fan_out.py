@@ -104,8 +104,16 @@ class TestFanOut:
         (pa.array([3_000_000], pa.int32()).view(pa.date32()), "10183-09-21"),
         (pa.array([-800_000], pa.int32()).view(pa.date32()), "-"),
         (pa.array([b"\xff\xfe"]).view(pa.string()), "b'\\xff\\xfe'"),
+        (pa.array(["x" * 10_000]), "x" * 100 + "..."),
+        (pa.array([b"x" * 10_000]), "x" * 100 + "..."),
     ],
-    ids=["a date after the year 9999", "a date before the year 1", "a string that is not UTF-8"],
+    ids=[
+        "a date after the year 9999",
+        "a date before the year 1",
+        "a string that is not UTF-8",
+        "a long string",
+        "long bytes",
+    ],
 )
 def test_a_key_that_python_cannot_show_does_not_stop_the_step(keys: pa.Array, shown: str) -> None:
     schema = pa.schema([("k", keys.type)])
@@ -113,3 +121,4 @@ def test_a_key_that_python_cannot_show_does_not_stop_the_step(keys: pa.Array, sh
     table = pa.Table.from_arrays([keys], schema=schema)
     assert join.batch(a=table, b=table).num_rows == 1
     assert shown in join.counters.largest.key
+    assert len(join.counters.largest.key) < 200
