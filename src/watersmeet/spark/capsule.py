@@ -1,7 +1,9 @@
 """Capsules: one row of Spark's that holds many of the user's, as Arrow bytes.
 
-Invariant: a capsule's rows take at most :data:`CAPSULE_BYTES`, or it has one row. The capsules of
-a batch take at most :data:`PACK_BYTES`, or it has one capsule.
+Invariant: a capsule's rows take at most :data:`CAPSULE_BYTES`, or it has one row. A capsule that
+takes n times as much is followed by n empty ones for the same shard, so that it takes up as many
+places in a batch of Spark's (:mod:`watersmeet.spark.places`). The capsules that leave together take
+at most :data:`PACK_BYTES`, or there is only one that is not empty.
 
 ``Pack`` runs where rows are made, in a task of the source or in an operator that hands them on:
 it deals them out to shards by a route and makes a capsule for each. Between there and the next
@@ -25,6 +27,7 @@ from watersmeet.rows.ipc import write_ipc
 from watersmeet.rows.route import Route
 from watersmeet.rows.types import UTC, canonical_rows
 from watersmeet.rows.widths import sliced
+from watersmeet.spark.places import without_places
 from watersmeet.spark.worker import settle
 
 #: What travels to an operator; the event time leaves before it gets there.
@@ -81,13 +84,15 @@ class Pack:
         """The capsules of some rows. (A route may send each row to many shards.)"""
         waiting: list[tuple[int, pa.RecordBatch | None]] = []
         total = 0
-        for number, dealt in self.route.deal(canonical_rows(rows), len(self.ids)):
+        rows = canonical_rows(without_places(rows))
+        for number, dealt in self.route.deal(rows, len(self.ids)):
             for part in sliced(dealt, CAPSULE_BYTES):
                 size = part.nbytes
                 if waiting and total + size > PACK_BYTES:
                     yield self._capsules(waiting)
                     waiting, total = [], 0
                 waiting.append((self.ids[number], part))
+                waiting += [(self.ids[number], None)] * ((size - 1) // CAPSULE_BYTES)
                 total += size
         yield self._capsules(waiting)
 

@@ -26,6 +26,7 @@ from watersmeet.spark import counters
 from watersmeet.spark.capsule import CAPSULE, Pack
 from watersmeet.spark.exits import Exit, HandOn, Results
 from watersmeet.spark.metrics import observation_name
+from watersmeet.spark.places import with_places
 from watersmeet.spark.processor import Processor
 from watersmeet.spark.shards import shard_ids
 from watersmeet.state.cache import SegmentCache, default_folder
@@ -109,7 +110,7 @@ def segment_cache(spark: SparkSession) -> SegmentCache:
 
 def _packed(source: Source, pack: Pack) -> DataFrame:
     """A source's rows as capsules, with its watermark on them."""
-    capsules = source.rows.mapInArrow(pack, CAPSULE)
+    capsules = with_places(source.rows).mapInArrow(pack, CAPSULE)
     if source.delay is not None:
         delay = durations.milliseconds(source.delay)
         capsules = capsules.withWatermark("event_time", f"{delay} milliseconds")
