@@ -51,6 +51,7 @@ WIDE = {
     "array<double>": "array_repeat(1.0D, cast(w / 8 as int))",
     "array<string>": "array_repeat(repeat('x', 1000), cast(w / 1000 as int))",
     "map<bigint,string>": "map(1L, repeat('x', w))",
+    "variant": """parse_json(concat('"', repeat('x', w), '"'))""",
     "struct<a:int,b:string>": "named_struct('a', 1, 'b', repeat('x', w))",
     "array<struct<a:string,b:array<int>>>": (
         "array_repeat(named_struct('a', repeat('x', 500), 'b', array_repeat(1, 125)), "
@@ -99,12 +100,13 @@ def test_places_are_dropped_before_rows_are_packed() -> None:
 
 
 def test_a_wide_capsule_takes_up_places_too() -> None:
-    texts = [b"x", b"y" * (4 * CAPSULE_BYTES), b"z"]
-    rows = pa.RecordBatch.from_pydict({CODE: pa.array([1, 2, 3], pa.int64()), "text": texts})
+    widths = [1, 10 * PLACE_BYTES, CAPSULE_BYTES - PLACE_BYTES, PLACE_BYTES // 2]
+    texts = [b"x" * width for width in widths]
+    rows = pa.RecordBatch.from_pydict({CODE: pa.array(range(4), pa.int64()), "text": texts})
     [capsules] = Pack(0, ByKey(), (5,)).packed(rows)
-    assert capsules.column("shard").to_pylist() == [5] * 7
-    sizes = [0 if value is None else len(value) for value in capsules["payload"].to_pylist()]
-    assert [size > 0 for size in sizes] == [True, True, False, False, False, False, True]
+    full = [value is not None for value in capsules["payload"].to_pylist()]
+    assert full == [True, True, *[False] * 10, True, *[False] * 3]
+    assert capsules["shard"].to_pylist() == [5] * len(full)
 
 
 def body(name: str) -> str:

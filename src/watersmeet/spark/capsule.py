@@ -1,9 +1,9 @@
 """Capsules: one row of Spark's that holds many of the user's, as Arrow bytes.
 
-Invariant: a capsule's rows take at most :data:`CAPSULE_BYTES`, or it has one row. A capsule that
-takes n times as much is followed by n empty ones for the same shard, so that it takes up as many
-places in a batch of Spark's (:mod:`watersmeet.spark.places`). The capsules that leave together take
-at most :data:`PACK_BYTES`, or there is only one that is not empty.
+Invariant: a capsule's rows take at most :data:`CAPSULE_BYTES`, or it has one row. It is followed
+by empty ones for the same shard, so that in a batch of Spark's it takes up as many places as it
+needs (:mod:`watersmeet.spark.places`). The capsules that leave together take at most
+:data:`PACK_BYTES`, or only one of them is not empty.
 
 ``Pack`` runs where rows are made, in a task of the source or in an operator that hands them on:
 it deals them out to shards by a route and makes a capsule for each. Between there and the next
@@ -27,7 +27,7 @@ from watersmeet.rows.ipc import write_ipc
 from watersmeet.rows.route import Route
 from watersmeet.rows.types import UTC, canonical_rows
 from watersmeet.rows.widths import sliced
-from watersmeet.spark.places import without_places
+from watersmeet.spark.places import PLACE_BYTES, without_places
 from watersmeet.spark.worker import settle
 
 #: What travels to an operator; the event time leaves before it gets there.
@@ -46,8 +46,7 @@ CAPSULE_ARROW = pa.schema(
 #: A task packs this number of rows, or of bytes, at a time.
 PACK_ROWS = 1 << 16
 PACK_BYTES = 64 << 20
-#: A capsule's rows take this number of bytes at most. Spark hands the operator as many capsules at
-#: once as ``spark.sql.execution.arrow.maxRecordsPerBatch`` says, whatever their size.
+#: A capsule's rows take this number of bytes at most.
 CAPSULE_BYTES = 128 << 10
 
 
@@ -92,7 +91,7 @@ class Pack:
                     yield self._capsules(waiting)
                     waiting, total = [], 0
                 waiting.append((self.ids[number], part))
-                waiting += [(self.ids[number], None)] * ((size - 1) // CAPSULE_BYTES)
+                waiting += [(self.ids[number], None)] * (size // PLACE_BYTES)
                 total += size
         yield self._capsules(waiting)
 
