@@ -243,7 +243,9 @@ def test_nothing_is_lost_and_nothing_comes_twice(how: str) -> None:
         nonlocal deferred, owed
         join = staged(run.join, memory)
         with limited(**run.limits), mock.patch.object(debts_module, "MOST_DEBTS", most):
-            outcome = LocalWay().run(join, run.batches, shards=run.shards, before=run.before)
+            outcome = LocalWay().run(
+                join, run.batches, shards=run.shards, before=run.before, cut=run.cut
+            )
         assert_same_rows(outcome.result, join.expected(run.batches))
         deferred += sum(counters.deferred for counters in outcome.counters)
         owed += sum(counters.owed for counters in outcome.counters)
@@ -277,7 +279,9 @@ def test_promises_and_stages_together() -> None:
         join = Join(history.streams, on="sno", how=history.how, further=options)
         join = staged(join, memory)
         with mock.patch.object(debts_module, "MOST_DEBTS", most):
-            outcome = LocalWay().run(join, batches, shards=shards, before=history.before)
+            outcome = LocalWay().run(
+                join, batches, shards=shards, before=history.before, cut=history.cut
+            )
         deferred += sum(counters.deferred for counters in outcome.counters)
         promises.compare(history, batches, outcome.result)
 
