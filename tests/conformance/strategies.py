@@ -133,7 +133,9 @@ class Run:
         lines = [f"{join.how} on {join.on} within {join.within} where {join.where}"]
         lines += [f"index {join.index}, {join.invalidation} invalidation, {join.further}"]
         lines += [
-            f"{name}: {s.schema.names}, time {s.time}, delay {s.delay}" for name, s in streams
+            f"{name}: {s.schema.names}, time {s.time}, delay {s.delay}"
+            + (", its own watermark" if s.watermarked else "")
+            for name, s in streams
         ]
         for number, batch in enumerate(self.batches):
             rows = {
@@ -204,6 +206,7 @@ def joins(draw: st.DrawFn, hows: Sequence[str] = JOIN_TYPES, names: str = "ab") 
             pa.schema(columns),
             time=f"{name}_at" if timed[name] else None,
             delay=delay if timed[name] else None,
+            watermarked=timed[name] and draw(st.booleans()),
         )
     provable = len(names) == 2 or how == "inner"
     where = LESS if provable and draw(st.booleans()) else None
@@ -226,12 +229,15 @@ def joins(draw: st.DrawFn, hows: Sequence[str] = JOIN_TYPES, names: str = "ab") 
 
 @st.composite
 def arrivals(draw: st.DrawFn, join: Join) -> list[Batch]:
-    """Up to a dozen batches, later ones with mostly later rows. With many streams, they are
-    fewer and smaller, as their results are products."""
+    """Up to a dozen batches, later ones with mostly later rows; some have none at all. With many
+    streams, they are fewer and smaller, as their results are products."""
     pace = draw(st.sampled_from([0, 1, 5]))
     most = 6 if len(join.streams) < 6 else 2
-    batches = []
+    batches: list[Batch] = []
     for number in range(draw(st.integers(1, 2 * most))):
+        if draw(st.integers(0, 3)) == 0:
+            batches.append(join.batch())
+            continue
         batch = {}
         for name, stream in join.streams.items():
             pools = [
@@ -256,7 +262,8 @@ def _pool(join: Join, stream: str, column: str, *, second: int) -> Sequence[Any]
     if column == join.streams[stream].time:
         instants = [
             START + timedelta(seconds=second + offset, microseconds=micros)
-            for micros in (0, 0, 999, 1000)
+            # At a bound, a microsecond inside and outside of it; so too for whole milliseconds.
+            for micros in (0, 0, 1, 999, 1000, 999_999)
             for offset in range(-6, 7)
         ]
         return instants if join.within is None else [*instants, None, None]

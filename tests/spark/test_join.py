@@ -120,6 +120,34 @@ def test_a_stream_may_bring_its_own_watermark(
     assert_same_rows(run(joined), expected("left"))
 
 
+def test_all_shards_judge_a_stream_with_its_own_watermark_alike(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def rows(time: str, *keys: int) -> pa.Table:
+        return rows_of([(key, at(60)) for key in keys], ad=pa.int64(), **{time: TIMESTAMP})
+
+    # Given two shards, of which one stores rows and the other none,
+    streams = []
+    for name, time in (("views", "viewed"), ("clicks", "clicked")):
+        folder = write(tmp_path / name, [rows(time, 1)])
+        df = read(spark, folder).withWatermark(time, "0 seconds")
+        streams.append(wm.stream(df, name, time=time))
+    query = (
+        wm.join(streams, on="ad", within="1 hour")
+        .writeStream.format("noop")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .start()
+    )
+    # when a micro-batch without data has run under the watermark that they make,
+    query.processAllAvailable()
+    # then rows at that watermark are late in both.
+    write(tmp_path / "views", [rows("viewed", *range(20))], first=1)
+    query.processAllAvailable()
+    query.stop()
+    assert [step.late for step in wm.metrics(query)] == [0, 0, 20]
+    assert [step.steps for step in wm.metrics(query)] == [2, 2, 2]
+
+
 def test_metadata_of_a_file_is_no_watermark(spark: SparkSession, tmp_path: Path) -> None:
     # Given files that were written from a column with a watermark,
     stale = F.current_timestamp().alias("t", metadata={"spark.watermarkDelayMs": 5000})

@@ -42,6 +42,7 @@ class EquiState(ShardState):
             delay=layout.delay,
             memory=layout.policy.memory,
         )
+        self._own_watermarks = any(stream.own_watermark for stream in layout.inputs)
         kept, streams = self.section, len(layout.inputs)
         self.settled: list[int | None] = kept.get("settled", [None] * streams)
         self.watermark: int | None = kept.get("watermark")
@@ -51,6 +52,13 @@ class EquiState(ShardState):
         self.debts = [Debt(**debt) for debt in kept.get("debts", [])]
         for window, flow in zip(self.windows, self.flows, strict=True):
             window.indexed = flow.indexed
+
+    @property
+    def waits(self) -> bool:
+        """Rows of a stream with its own watermark are late by the watermark of the step before
+        (see :mod:`.step`), and all shards must judge by the same one. So each takes a step
+        whenever the watermark has moved, also if it stores nothing."""
+        return self._own_watermarks or super().waits
 
     @property
     def owing(self) -> set[str]:
