@@ -152,6 +152,7 @@ class EquiJoin:
         self, chunks: Iterable[Rows], watermark: int | None, context: StepContext
     ) -> Iterator[pa.RecordBatch]:
         load, step = Load(context), Step.of(context)
+        yield from step.debts.begin()
         flagged = with_only(chunks) if self._value_oriented else ((rows, False) for rows in chunks)
         for chunk, only in flagged:
             rows = [self._accept(i, rows, watermark, step, load) for i, rows in enumerate(chunk)]
