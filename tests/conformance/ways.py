@@ -25,6 +25,7 @@ class Disturbance(enum.Enum):
 
     RESTART = "the query is stopped and started again"
     CRASH = "the batch runs, but its state is lost, and it runs again"
+    TWICE = "the batch is executed twice: one's results count, and the other's state"
     CACHE_LOST = "the local cache is deleted"
     CACHE_TRUNCATED = "every cached file is cut in half"
     CACHE_GARBAGE = "every cached file holds something else"
@@ -73,8 +74,11 @@ class LocalWay:
         with tempfile.TemporaryDirectory() as folder:
             local = LocalJoin(join.streams, shards=shards, folder=folder, **join.options)
             for number, batch in enumerate(batches):
-                local = _disturbed(local, join, batch, (before or {}).get(number))
-                results.append(local.batch(**batch))
+                disturbance = (before or {}).get(number)
+                local = _disturbed(local, join, batch, disturbance)
+                other = _copied(local, join) if disturbance is Disturbance.TWICE else None
+                result = _run(local, join, batch)
+                results.append(_run(other, join, _reordered(join, batch)) if other else result)
                 counters.append(local.counters)
                 late.append(
                     {
@@ -98,9 +102,7 @@ def _disturbed(
     if disturbance is Disturbance.RESTART:
         return restarted(local, join)
     if disturbance is Disturbance.CRASH:
-        lost = restarted(local, join)
-        lost.run.stores = [_copy(store) for store in local.stores]
-        lost.batch(**batch)
+        _run(_copied(local, join), join, batch)
     elif disturbance is Disturbance.CACHE_LOST:
         shutil.rmtree(local.folder, ignore_errors=True)
     elif disturbance is Disturbance.CACHE_TRUNCATED:
@@ -110,6 +112,30 @@ def _disturbed(
         for file in files:
             file.write_bytes(b"\x5a" * file.stat().st_size)
     return local
+
+
+def _run(local: LocalJoin, join: Join, batch: Batch) -> pa.Table:
+    """The result of a batch. One without rows is a pause, if there is a time that may pass."""
+    pauses = any(stream.time for stream in join.streams.values())
+    if pauses and not any(rows.num_rows for rows in batch.values()):
+        return local.pause()
+    return local.batch(**batch)
+
+
+def _reordered(join: Join, batch: Batch) -> Batch:
+    """The same rows in another order, if that may not matter. It may where probes are deferred or
+    a promise is broken; there the order is always the same (:mod:`watersmeet.spark.chunks`)."""
+    closes = any(s.unique or s.arrival or s.punctuation for s in join.streams.values())
+    if join.budget is not None or closes:
+        return batch
+    return {name: rows[::-1] for name, rows in batch.items()}
+
+
+def _copied(local: LocalJoin, join: Join) -> LocalJoin:
+    """A join that stands where another one stands, with a state of its own."""
+    copied = restarted(local, join)
+    copied.run.stores = [_copy(store) for store in local.stores]
+    return copied
 
 
 def _copy(store: MemoryStore) -> MemoryStore:
