@@ -193,6 +193,14 @@ def test_a_grid_is_not_made_for_what_one_dimension_selects_well() -> None:
     assert compared < 20_000  # searched by y, of which a row finds one
 
 
+def test_intervals_may_be_longer_than_any_signed_number() -> None:
+    low = np.array([LEAST, LEAST, -5])
+    stored = Prepared(3, [Bounds(low, np.array([0, 0, GREATEST]))])
+    assert pairs_of(stored.search(1, [Bounds.points(np.array([5]))], 10), 10) == [(0, 2)]
+    alike = Prepared(2, [Bounds(low[:2], np.array([0, 0]))])
+    assert pairs_of(alike.search(1, [Bounds.points(np.array([5]))], 10), 10) == []
+
+
 def test_nulls_overlap_nothing() -> None:
     nothing = np.array([False, False])
     stored = Prepared(2, [Bounds.points(np.array([1, 1]), nothing)])

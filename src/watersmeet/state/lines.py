@@ -67,8 +67,10 @@ class Line:
         highs = stored.high[order]
         lengths = _lengths(keys, highs)
         reach = int(lengths.max())
+        if reach >= 1 << 63:
+            return cls(keys, order, reach=None, open=False, exact=False)
         even = reach == int(lengths.min()) and bool((keys <= highs).all())
-        return cls(keys, order, reach if reach < 1 << 63 else None, open=False, exact=even)
+        return cls(keys, order, reach, open=False, exact=even)
 
     def ranges(self, new: Bounds) -> tuple[Ints, Ints]:
         """For each new row, where in the order the rows begin and end that it may overlap."""
