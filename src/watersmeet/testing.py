@@ -47,9 +47,9 @@ from watersmeet.operators.equi.step import EquiJoin
 from watersmeet.plan.equi import plan_join
 from watersmeet.rows.columns import TIME, concat
 from watersmeet.rows.encode import encoded, flags
-from watersmeet.rows.predicate import Predicate
 from watersmeet.rows.route import ByKey, Route
 from watersmeet.rows.shard import Shard
+from watersmeet.rows.terms import Term
 from watersmeet.rows.types import arrow_type, canonical_schema, spark_name
 from watersmeet.spec.equi import EquiSpec
 from watersmeet.spec.output import OutputColumn
@@ -173,7 +173,7 @@ class LocalBackend:
     def weights(self) -> Weights:
         return calibration.weights(self.folder)
 
-    def translate(self, sql: str) -> Predicate:
+    def translate(self, sql: str) -> tuple[Term, ...]:
         raise PredicateError(
             f"where={sql!r}: SQL needs Spark, and a local join has none. Give a Python function: "
             "where=wm.predicate(function, 'a', 'b'), from two Arrow tables to booleans."

@@ -627,12 +627,6 @@ def test_other_join_types_are_for_two_streams(how: str) -> None:
     assert "inner, left" in message
 
 
-def test_a_condition_of_a_left_join_of_many_streams_is_refused() -> None:
-    message = refusal(PredicateError, VIEWS, CLICKS, SALES, how="left", where="views.site = 'x'")
-
-    assert "which match" in message
-
-
 @pytest.mark.parametrize(
     "promise", [{"unique": True}, {"arrival": "ordered"}, {"punctuation": Punctuation("true")}]
 )

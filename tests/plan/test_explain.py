@@ -12,6 +12,7 @@ from watersmeet.cost.engine import Weights
 from watersmeet.plan.equi import plan_join
 from watersmeet.plan.explain import explain
 from watersmeet.rows.predicate import SqlPredicate
+from watersmeet.rows.terms import Term
 from watersmeet.spec.budget import Budget
 from watersmeet.spec.join import JOIN_TYPES
 from watersmeet.spec.stream import Column, Punctuation, StreamSpec
@@ -45,8 +46,8 @@ class EightShards:
     def weights(self) -> Weights:
         return WEIGHTS
 
-    def translate(self, sql: str) -> SqlPredicate:
-        return SqlPredicate(sql, (), pl.lit(True))
+    def translate(self, sql: str) -> tuple[Term, ...]:
+        return (Term(SqlPredicate(sql, (), pl.lit(True))),)
 
 
 def explained(*streams: StreamSpec, **arguments: Any) -> str:

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from watersmeet.cost import calibration
 from watersmeet.cost.engine import Weights
-from watersmeet.rows.predicate import Predicate
+from watersmeet.rows.terms import Term
 from watersmeet.spark.query import segment_cache, shard_count
 from watersmeet.spark.sql import translate
 
@@ -36,5 +36,5 @@ class SparkBackend:
         """This machine's. The driver's host stands for those of the executors."""
         return calibration.weights(segment_cache(self.spark).folder)
 
-    def translate(self, sql: str) -> Predicate:
+    def translate(self, sql: str) -> tuple[Term, ...]:
         return translate(self.spark, sql, self.streams)

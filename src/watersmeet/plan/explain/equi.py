@@ -13,6 +13,7 @@ from itertools import permutations
 from watersmeet import durations, sizes
 from watersmeet.plan.equi import EquiPlan
 from watersmeet.plan.explain.tree import Node
+from watersmeet.plan.explain.where import reading
 from watersmeet.spec.equi import EquiSpec
 from watersmeet.spec.output import EVENT_TIME
 from watersmeet.spec.policy import EquiPolicy
@@ -27,6 +28,7 @@ def branches(plan: EquiPlan) -> list[Node]:
     spec, policy = plan.spec, plan.policy
     return [
         _condition(spec),
+        *reading(plan),
         _keys(spec),
         *(_stream(spec, position) for position in range(len(spec.streams))),
         *_watermark(spec),
