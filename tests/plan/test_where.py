@@ -7,7 +7,7 @@ from __future__ import annotations
 import atexit
 import functools
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -131,10 +131,22 @@ def test_a_gap_that_is_not_exact_bounds_the_state_and_is_evaluated() -> None:
 
 
 def test_the_narrower_of_two_limits_is_the_window() -> None:
-    plan = planned(KEY, *WITHIN, apart(CLICKED, VIEWED, MINUTE))
+    narrow = apart(CLICKED, VIEWED, MINUTE)
+    for terms in ((KEY, *WITHIN, narrow), (KEY, narrow, *WITHIN)):
+        plan = planned(*terms)
 
-    assert plan.spec.windows == (MINUTE, 0)
-    assert plan.spec.where is None
+        assert plan.spec.windows == (MINUTE, 0)
+        assert plan.spec.where is None
+
+
+def test_columns_of_a_type_that_cannot_be_a_key_are_compared() -> None:
+    lasting = Column("lasting", "interval day to second")
+    streams = [replace(stream, columns=(*stream.columns, lasting)) for stream in (VIEWS, CLICKS)]
+    as_long = equal((0, "lasting"), (1, "lasting"))
+    plan = planned(KEY, *WITHIN, as_long, streams=streams)
+
+    assert plan.spec.keys == (("ad_id",), ("ad_id",))
+    assert plan.spec.where == as_long.text
 
 
 def test_limits_of_other_columns_than_the_times_are_evaluated() -> None:
@@ -159,13 +171,7 @@ def test_a_limit_on_one_side_only_is_no_window_and_the_error_names_the_other() -
 
 def test_a_second_column_of_a_stream_is_compared_and_no_key() -> None:
     second = equal((0, "ad_id"), (1, "other_ad"))
-    clicks = StreamSpec(
-        "clicks",
-        (*CLICKS.columns, Column("other_ad", "bigint")),
-        streaming=True,
-        time="clicked_at",
-        delay=0,
-    )
+    clicks = replace(CLICKS, columns=(*CLICKS.columns, Column("other_ad", "bigint")))
     plan = planned(KEY, *WITHIN, second, streams=(VIEWS, clicks))
 
     assert plan.spec.keys == (("ad_id",), ("ad_id",))

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from watersmeet.rows.terms import ColumnOf, Term
+from watersmeet.plan.types import may_be_key
+from watersmeet.rows.terms import ColumnOf, Equality, Term
 from watersmeet.spec.stream import StreamSpec
 
 
@@ -26,27 +27,30 @@ class FoundKeys:
 
 def find_keys(streams: Sequence[StreamSpec], terms: Sequence[Term]) -> FoundKeys:
     """The key of all streams that terms say there is."""
-    keys = [
-        key
-        for key in (_first_of_each(equal) for equal in _equal_columns(terms))
-        if len(key) == len(streams)
-    ]
+    equalities = {
+        i: term.equality
+        for i, term in enumerate(terms)
+        if term.equality and _may_be_key(streams, term.equality)
+    }
+    groups = _equal_columns(list(equalities.values()))
+    keys = [key for key in map(_first_of_each, groups) if len(key) == len(streams)]
     if not keys:
         return FoundKeys(None, frozenset())
     chosen = {column for key in keys for column in key.items()}
-    replaced = frozenset(
-        i
-        for i, term in enumerate(terms)
-        if term.equality and {term.equality.left, term.equality.right} <= chosen
-    )
+    replaced = {i for i, each in equalities.items() if {each.left, each.right} <= chosen}
     on = {stream.name: [key[i] for key in keys] for i, stream in enumerate(streams)}
-    return FoundKeys(on, replaced)
+    return FoundKeys(on, frozenset(replaced))
 
 
-def _equal_columns(terms: Sequence[Term]) -> list[dict[ColumnOf, None]]:
+def _may_be_key(streams: Sequence[StreamSpec], equality: Equality) -> bool:
+    columns = equality.left, equality.right
+    return all(may_be_key(streams[stream].column(name).type) for stream, name in columns)
+
+
+def _equal_columns(equalities: Sequence[Equality]) -> list[dict[ColumnOf, None]]:
     """Columns that are equal to one another, in the order in which they are named."""
     groups: list[dict[ColumnOf, None]] = []
-    for equality in (term.equality for term in terms if term.equality):
+    for equality in equalities:
         pair = dict.fromkeys((equality.left, equality.right))
         touched = [group for group in groups if group.keys() & pair.keys()]
         merged = {column: None for group in (*touched, pair) for column in group}

@@ -79,7 +79,7 @@ def _limits(count: int, gaps: Sequence[Gap]) -> _Limits:
         pair = gap.later[0], gap.earlier[0]
         limits[pair] = min(limits[pair], gap.most)
     for via, later, earlier in product(range(count), repeat=3):
-        if False:
+        if via not in (later, earlier) and later != earlier:
             way = limits[later, via] + limits[via, earlier]
             limits[later, earlier] = min(limits[later, earlier], way)
     return limits
