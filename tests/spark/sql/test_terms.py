@@ -93,7 +93,6 @@ GAPS = {
     "b.t >= a.t or a.i = 1": [],
     "abs(b.t - a.t) >= interval 5 minutes": [],
     "b.t <= a.t + a.v": [],
-    "b.t <= a.t + make_dt_interval(0, 0, a.i)": [],
     "a.u - a.t < b.t - a.t": [],
     "b.t + (c.t - a.t) < c.t": [],
     "b.z <= a.z + interval 5 minutes": [],
@@ -388,8 +387,8 @@ def test_comparisons_are_found_and_known_to_be_exact_or_not(
     found = {}
     for sql in COMPARED:
         known = [term.comparisons for term in terms(streams, sql)]
-        assert all(known), f"{sql}: no comparison in {known}"
-        found[sql] = all(each.exact for comparisons in known for each in comparisons)
+        assert any(known), f"{sql}: no comparison"
+        found[sql] = all(each and all(one.exact for one in each) for each in known)
     assert found == COMPARED
     assert {sql: terms(streams, sql)[0].comparisons for sql in NOT_COMPARED} == dict.fromkeys(
         NOT_COMPARED, ()
@@ -400,7 +399,7 @@ def test_a_range_and_a_distance_are_intervals_around_a_point(
     streams: list[tuple[str, DataFrame]],
 ) -> None:
     conditions = {
-        "a.i between b.i and b.l": (1, 2),
+        "a.i between b.i - 1 and b.i + 1": (1, 2),
         "abs(a.d - b.d) < 2": (1, 2),
         "a.i = b.i": (1, 1),
         "a.s = b.s": (1, 1),

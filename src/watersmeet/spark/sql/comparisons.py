@@ -91,7 +91,8 @@ def _rank(t: Translation, node: Any, by_hash: bool) -> tuple[Rank, bool]:
     found = (hashed(value), False) if by_hash else ranked(value, type_of(node))
     if found is None:
         raise _NoSumError
-    kind = "hash" if by_hash else node.dataType().catalogString()
+    whole = "whole number" if type(type_of(node)) in WIDER else node.dataType().catalogString()
+    kind = "hash" if by_hash else whole
     return _rank_of(t.text(node), columns, kind, found[0]), found[1]
 
 
