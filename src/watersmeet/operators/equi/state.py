@@ -51,11 +51,18 @@ class EquiState(ShardState):
         self.debts = [Debt(**debt) for debt in kept.get("debts", [])]
         for window, flow in zip(self.windows, self.flows, strict=True):
             window.indexed = flow.indexed
+        self._own_watermark = any(stream.own_watermark for stream in layout.inputs)
 
     @property
     def owing(self) -> set[str]:
         """The ids of the segments that have debts, new or old."""
         return {segment for debt in self.debts for segment in (debt.new, debt.old)}
+
+    @property
+    def waits(self) -> bool:
+        """A stream with its own watermark is judged by that of the step before. So every shard
+        takes a step when the watermark moves, also one that stores nothing: all judge alike."""
+        return self._own_watermark or super().waits
 
     def commit(self) -> None:
         owing = self.owing
