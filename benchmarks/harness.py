@@ -44,6 +44,7 @@ PASSES = 2
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 DEFAULT = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 
 console = Console(width=110)
 
@@ -102,11 +103,17 @@ def floor(streams: dict[str, DataFrame], window: str) -> DataFrame:
     return rows.mapInArrow(count, "rows long")
 
 
+def use_store(spark: SparkSession, provider: str) -> None:
+    """Have the next query use that state store. Spark's default one has only format 1."""
+    spark.conf.set(PROVIDER, provider)
+    spark.conf.set(FORMAT, "1" if provider == DEFAULT else "2")
+
+
 def start(
     spark: SparkSession, way: Way, workload: Workload, folder: Path, checkpoint: Path
 ) -> StreamingQuery:
     build, provider = way
-    spark.conf.set(PROVIDER, provider)
+    use_store(spark, provider)
     streams = {name: stream(spark, folder, name) for name in workload.streams}
     joined = build(streams, workload.window)
     return (
