@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import os
 import random
 import shutil
 import signal
@@ -29,6 +30,8 @@ class Soak:
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
         self._began = time.monotonic()
+        if options.folder is not None:
+            os.makedirs(options.folder, exist_ok=True)
         self._folder = Path(tempfile.mkdtemp(prefix="watersmeet-soak-", dir=options.folder))
         self._faults = frozenset(FAULTS) - set(options.without)
         self._java_options: Sequence[str] = ()
