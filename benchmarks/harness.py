@@ -44,7 +44,6 @@ PASSES = 2
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 DEFAULT = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
-FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 
 console = Console(width=110)
 
@@ -104,9 +103,8 @@ def floor(streams: dict[str, DataFrame], window: str) -> DataFrame:
 
 
 def use_store(spark: SparkSession, provider: str) -> None:
-    """Have the next query use that state store. Spark's default one has only format 1."""
+    """Have the next query use that state store."""
     spark.conf.set(PROVIDER, provider)
-    spark.conf.set(FORMAT, "1" if provider == DEFAULT else "2")
 
 
 def start(

@@ -260,9 +260,7 @@ def test_a_mistake_is_named(rates: DataFrame, mistake: str) -> None:
             "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
             ROCKSDB,
         ),
-        ("spark.sql.streaming.stateStore.checkpointFormatVersion", "1", "2"),
     ],
-    ids=["the store", "its format"],
 )
 def test_a_session_that_lacks_a_setting_is_told_so(
     spark: SparkSession, setting: str, wrong: str, right: str

@@ -14,15 +14,11 @@ from watersmeet.errors import SessionError
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 
 #: Settings that a join cannot do without, or that make it fast.
 SETTINGS = {
     _PROVIDER: _ROCKSDB,
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    # Each execution of a micro-batch writes state files of its own, and the commit names those
-    # that count. In format 1 two executions write files of the same names.
-    _FORMAT: "2",
     # To keep a limit in bytes, Spark measures a batch after every row that it adds, which
     # takes twice as long as adding it. So there is none, and capsules are small instead.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
@@ -105,12 +101,4 @@ def check(spark: SparkSession) -> None:
             f"{_PROVIDER} is {provider or 'not set'}. "
             f"Set it with wm.configure(SparkSession.builder), or by "
             f'spark.conf.set("{_PROVIDER}", "{_ROCKSDB}")'
-        )
-    if int(spark.conf.get(_FORMAT, "1") or 1) < 2:
-        raise SessionError(
-            "the session's state store could mix the files of two executions of a micro-batch "
-            "(after a failed task, or speculation), and the join's state would be lost: "
-            f"{_FORMAT} is {spark.conf.get(_FORMAT, '1')}. "
-            "Set it with wm.configure(SparkSession.builder), or by "
-            f'spark.conf.set("{_FORMAT}", "2")'
         )
