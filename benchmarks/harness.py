@@ -102,16 +102,11 @@ def floor(streams: dict[str, DataFrame], window: str) -> DataFrame:
     return rows.mapInArrow(count, "rows long")
 
 
-def use_store(spark: SparkSession, provider: str) -> None:
-    """Have the next query use that state store."""
-    spark.conf.set(PROVIDER, provider)
-
-
 def start(
     spark: SparkSession, way: Way, workload: Workload, folder: Path, checkpoint: Path
 ) -> StreamingQuery:
     build, provider = way
-    use_store(spark, provider)
+    spark.conf.set(PROVIDER, provider)
     streams = {name: stream(spark, folder, name) for name in workload.streams}
     joined = build(streams, workload.window)
     return (

@@ -36,13 +36,13 @@ from rich.table import Table
 import watersmeet as wm
 from benchmarks.harness import (
     DEFAULT,
+    PROVIDER,
     ROCKSDB,
     collect_garbage,
     completed,
     floor,
     stream,
     times_of,
-    use_store,
     warm_up,
 )
 from watersmeet.testing import LocalJoin, LocalStream
@@ -91,7 +91,7 @@ def write(folder: Path, size: int, batches: int) -> None:
 def start(spark: SparkSession, way: str, folder: Path, checkpoint: Path) -> StreamingQuery:
     news, access = stream(spark, folder, "news"), stream(spark, folder, "access", files=CORES)
     if way == "ours":
-        use_store(spark, ROCKSDB)
+        spark.conf.set(PROVIDER, ROCKSDB)
         streams = [
             wm.stream(news, "news", unique=True),
             wm.stream(access, "access", punctuation=wm.Punctuation(when="over")),
@@ -100,7 +100,7 @@ def start(spark: SparkSession, way: str, folder: Path, checkpoint: Path) -> Stre
     elif way == "floor":
         joined = floor({"access": access}, "")
     else:
-        use_store(spark, ROCKSDB if way == "native, RocksDB" else DEFAULT)
+        spark.conf.set(PROVIDER, ROCKSDB if way == "native, RocksDB" else DEFAULT)
         joined = news.join(access.where("not over"), "sno")
     writer = joined.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
     return writer.trigger(availableNow=True).start()

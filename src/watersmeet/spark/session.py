@@ -67,8 +67,6 @@ def local_session(
         .config("spark.shuffle.compress", "false")
         .config("spark.sql.shuffle.partitions", str(threads))
         .config("spark.ui.showConsoleProgress", "false")
-        # Files on a local disk have checksums, without a second file for each.
-        .config("spark.sql.streaming.checkpoint.fileChecksum.enabled", "false")
         # Over a TCP socket, a task that sends little waits 40 ms for an acknowledgement.
         .config("spark.python.unix.domain.socket.enabled", str(os.name == "posix").lower())
     )
