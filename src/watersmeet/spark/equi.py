@@ -4,13 +4,14 @@ results."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from watersmeet import durations
-from watersmeet.operators.equi.layout import lay_out
+from watersmeet.operators.equi.layout import EquiLayout, lay_out
 from watersmeet.operators.equi.step import EquiJoin
 from watersmeet.rows.predicate import Predicate
 from watersmeet.rows.route import ByKey
@@ -21,6 +22,7 @@ from watersmeet.spark.query import Hop, Source, run
 from watersmeet.spec.equi import EquiSpec
 from watersmeet.spec.output import EVENT_TIME
 from watersmeet.spec.policy import EquiPolicy
+from watersmeet.spec.stream import StreamSpec
 
 
 def build(
@@ -41,20 +43,33 @@ def build(
         Source(
             encoded(df, given.rows),
             ByKey(),
-            stream.delay if stream.time and spec.streaming and not stream.watermarked else None,
+            _delay(spec, stream),
         )
         for df, stream, given in zip(frames, spec.streams, layout.inputs, strict=True)
     ]
     results = run(
         sources,
-        [Hop(EquiJoin(layout))],
+        [Hop(EquiJoin(layout), resized=partial(_resized, layout))],
         schema,
         name=spec.name,
         shards=policy.shards,
         streaming=spec.streaming,
         timers=spec.timers,
+        hold=spec.hold,
     )
     return _with_event_time(spec, results) if spec.carries_event_time else results
+
+
+def _delay(spec: EquiSpec, stream: StreamSpec) -> int | None:
+    """The delay of the watermark to set on a stream, if it has none of its own."""
+    if not spec.streaming or stream.time is None or stream.watermarked:
+        return None
+    return (stream.delay or 0) + spec.hold
+
+
+def _resized(layout: EquiLayout, shards: int) -> EquiJoin:
+    """The join, where that many shards share its budget."""
+    return EquiJoin(layout.on(shards))
 
 
 def result_schema(spec: EquiSpec, frames: Sequence[DataFrame]) -> T.StructType:
@@ -74,7 +89,7 @@ def _with_event_time(spec: EquiSpec, results: DataFrame) -> DataFrame:
     join in the same query can use the watermark."""
     if not spec.streaming:
         return results
-    metadata = {WATERMARK: durations.milliseconds(spec.delay)}
+    metadata = {WATERMARK: durations.milliseconds(spec.delay + spec.hold)}
     marked = F.col(EVENT_TIME).alias(EVENT_TIME, metadata=metadata)
     others = [F.col(quoted(column.name)) for column in spec.output if column.name != EVENT_TIME]
     return results.select(*others, marked)

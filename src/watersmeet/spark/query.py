@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -49,10 +49,13 @@ class Source:
 @dataclass(frozen=True)
 class Hop:
     """A stateful operator in a chain of them; ``onward`` are the routes, one for each input of
-    the next operator, of the rows that it hands on. The last hop has none: it gives results."""
+    the next operator, of the rows that it hands on. The last hop has none: it gives results.
+    ``resized`` gives the operator for another number of shards than the planned one: a checkpoint
+    keeps its own. None: the operator does not depend on it."""
 
     operator: Operator
     onward: tuple[Route, ...] = ()
+    resized: Callable[[int], Operator] | None = None
 
 
 def run(
@@ -64,9 +67,11 @@ def run(
     shards: int,
     streaming: bool,
     timers: bool,
+    hold: int = 0,
 ) -> DataFrame:
     """The results of a chain of operators, as a DataFrame of that schema, streaming or batch as
-    the sources are. ``timers``: is there a watermark to wait for?"""
+    the sources are. ``timers``: is there a watermark to wait for? ``hold`` is how far Spark's is
+    held back behind that of the operators, in microseconds; the delays of the sources have it."""
     for hop, following in pairwise(hops):
         handed, taken = len(hop.onward), len(following.operator.inputs)
         assert handed == taken, f"a hop hands on {handed} inputs, the next one takes {taken}"
@@ -81,7 +86,14 @@ def run(
             leave, given = Results(hop.operator.output), schema
         steps = rows.groupBy("shard").transformWithStateInPandas(
             statefulProcessor=Processor(
-                hop.operator, leave, cache, ids, streaming=streaming, timers=timers
+                hop.operator,
+                leave,
+                cache,
+                ids,
+                resized=hop.resized,
+                streaming=streaming,
+                timers=timers,
+                hold=durations.milliseconds(hold),
             ),
             outputStructType=T.StructType([*given, counters.FIELD]),
             outputMode="append",

@@ -6,7 +6,7 @@ follows it, ``explain`` prints it, and nothing works it out again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,16 @@ class ShardBudget:
     rate: float | None = None
     speed: float | None = None
     fanout: int | None = None
+
+    def shared(self, before: int, now: int) -> ShardBudget:
+        """A shard's part, if ``now`` that many shards share what was divided by ``before``."""
+        ratio = before / now
+        return replace(
+            self,
+            memory=None if self.memory is None else self.memory * before // now,
+            rate=None if self.rate is None else self.rate * ratio,
+            speed=None if self.speed is None else min(1.0, self.speed * ratio),
+        )
 
 
 @dataclass(frozen=True)
@@ -47,7 +57,8 @@ class Schedule:
 class EquiPolicy:
     """How an equality join runs.
 
-    ``shards`` is the number of parts that are stepped on their own. ``index[i]`` and
+    ``shards`` is the number of parts that are stepped on their own, ``cores`` of them side by side.
+    ``index[i]`` and
     ``invalidation`` say how windows are stored and when expired rows leave; ``purge_after`` is
     the number of punctuations after which rows with closed keys are purged; ``schedule`` is the
     order in which new rows are processed, and ``probe_orders[i]`` that in which those of stream i
@@ -63,6 +74,13 @@ class EquiPolicy:
     probe_orders: tuple[tuple[int, ...], ...]
     budget: ShardBudget | None = None
     in_stages: bool = False
+    cores: int | None = None
+
+    def on(self, shards: int) -> EquiPolicy:
+        """The same, on another number of shards: they share the query's budget. (What the rates
+        suggested for a window at first stays: it changes with what is measured.)"""
+        budget = None if self.budget is None else self.budget.shared(self.shards, shards)
+        return replace(self, shards=shards, budget=budget)
 
     @property
     def memory(self) -> int | None:

@@ -14,7 +14,8 @@ from watersmeet import durations, sizes
 from watersmeet.plan.equi import EquiPlan
 from watersmeet.plan.explain.tree import Node
 from watersmeet.plan.explain.where import reading
-from watersmeet.spec.equi import EquiSpec
+from watersmeet.plan.policy import crowding
+from watersmeet.spec.equi import GREATEST, EquiSpec
 from watersmeet.spec.output import EVENT_TIME
 from watersmeet.spec.policy import EquiPolicy
 from watersmeet.spec.stream import StreamSpec
@@ -37,9 +38,15 @@ def branches(plan: EquiPlan) -> list[Node]:
         _index(spec, policy),
         *_budget(spec, policy),
         *_promises(spec, policy),
-        Node(f"shards: {policy.shards}, by a hash of the key"),
+        _shards(spec, policy),
         _event_time(spec),
     ]
+
+
+def _shards(spec: EquiSpec, policy: EquiPolicy) -> Node:
+    crowded = crowding(policy.shards, policy.cores) if spec.streaming else None
+    warning = [] if crowded is None else [Node(f"WARNING: {crowded}")]
+    return Node(f"shards: {policy.shards}, by a hash of the key", warning)
 
 
 def _condition(spec: EquiSpec) -> Node:
@@ -58,9 +65,23 @@ def _condition(spec: EquiSpec) -> Node:
             terms.append(f"{times} <= {durations.format(window)}")
     if spec.where is not None:
         terms.append(f"({spec.where})")
-    return Node(
-        "condition", [Node(term if i == 0 else f"AND {term}") for i, term in enumerate(terms)]
-    )
+    nodes = [Node(term if i == 0 else f"AND {term}") for i, term in enumerate(terms)]
+    return Node("condition", [*nodes, *_in_words(spec)])
+
+
+def _in_words(spec: EquiSpec) -> list[Node]:
+    """Windows of two streams, as seen from a row of the first one: which is easy to invert."""
+    if len(spec.streams) > 2:
+        return []
+    (first, other), (after, before) = spec.streams, spec.windows
+    if after is None or before is None:
+        return []
+    return [
+        Node(
+            f"that is, a row of {first.name} matches rows of {other.name} from "
+            f"{durations.format(before)} before it to {durations.format(after)} after it"
+        )
+    ]
 
 
 def _keys(spec: EquiSpec) -> Node:
@@ -206,6 +227,13 @@ def _unmatched(spec: EquiSpec) -> list[Node]:
             )
         else:
             nodes.append(Node(f"unmatched rows of {stream.name}: emitted {when}{nulls}"))
+    if nodes and spec.timers:
+        nodes.append(
+            Node(
+                "when the input ends (availableNow, a pause), the last of these wait in the state "
+                "until later rows of every stream move the watermark"
+            )
+        )
     return nodes
 
 
@@ -338,18 +366,31 @@ def _event_time(spec: EquiSpec) -> Node:
             if spec.streaming
             else "a plain column in a batch"
         )
-        return Node(f"event time: carried on as `{EVENT_TIME}`, the greatest of the times; {use}")
-    if not spec.streaming:
-        return Node(f"event time: no `{EVENT_TIME}`; only inner joins of timed inputs have it")
+        whose = "the greatest of the times"
+        if spec.event_time not in (None, GREATEST):
+            whose = f"the time of {spec.event_time}"
+        held = [
+            Node(
+                f"Spark's watermark is held back by {durations.format(spec.hold)}: what follows "
+                "waits that much longer; the join does not"
+            )
+        ]
+        carried = f"event time: carried on as `{EVENT_TIME}`, {whose}; {use}"
+        return Node(carried, held if spec.hold and spec.streaming else [])
     if spec.how == "inner":
         untimed = ", ".join(stream.name for stream in spec.streams if stream.time is None)
         return Node(f"event time: not carried on, as there is no time in: {untimed}")
+    if not spec.streaming:
+        return Node(f"event time: no `{EVENT_TIME}`; event_time='{spec.streams[0].name}' adds it")
     why = (
         "a row may find its first match long after its own time"
         if spec.how == "semi"
         else "an unmatched row is emitted only when the watermark has passed its time"
     )
-    return Node(f"event time: not carried on: {why}, and would count as late from then on")
+    return Node(
+        f"event time: not carried on: {why}; event_time='{spec.streams[0].name}' carries it on, "
+        "and holds Spark's watermark back"
+    )
 
 
 def _deadline(spec: EquiSpec, position: int, lengths: Sequence[int | None] | None = None) -> str:
