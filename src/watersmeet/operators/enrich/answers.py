@@ -1,0 +1,61 @@
+"""Results for stream rows, given the master rows of their keys.
+
+Invariant: a row is answered once, in one call, from one version of the table: all of its matches,
+or that it has none, are known when the call is over.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.operators.enrich.layout import STREAM, TABLE, EnrichLayout
+from watersmeet.operators.equi.sides import Sides
+from watersmeet.rows.columns import Bools
+from watersmeet.rows.output import Positions
+
+#: Master rows; positions of stream rows, and positions there of master rows with equal codes.
+Candidates = tuple[pa.RecordBatch, Positions, Positions]
+
+
+class Stopwatch:
+    """Adds up the time between ``with`` and the end of its block, in nanoseconds."""
+
+    def __init__(self) -> None:
+        self.nanoseconds = 0
+        self._began = 0
+
+    def __enter__(self) -> None:
+        self._began = time.perf_counter_ns()
+
+    def __exit__(self, *failure: object) -> None:
+        self.nanoseconds += time.perf_counter_ns() - self._began
+
+
+def answers(
+    layout: EnrichLayout,
+    rows: pa.RecordBatch,
+    candidates: Iterable[Candidates],
+    *,
+    only: Bools | None = None,
+    watch: Stopwatch | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The results of stream rows; with ``only``, of those for which it is true. Candidates are
+    of these alone. The watch runs while results are made, not while others use them."""
+    watch = watch or Stopwatch()
+    matched = np.zeros(len(rows), dtype=np.bool_)
+    for master, mine, theirs in candidates:
+        with watch:
+            sides: Sides = {STREAM: (rows, mine), TABLE: (master, theirs)}
+            sides = layout.confirmed(sides)
+            matched[sides[STREAM][1]] = True
+            made = list(layout.output.rows(sides)) if layout.pairs else []
+        yield from made
+    if layout.how == "semi":
+        yield from layout.output.alone(STREAM, rows, np.flatnonzero(matched))
+    elif layout.preserved:
+        unmatched = ~matched if only is None else only & ~matched
+        yield from layout.output.alone(STREAM, rows, np.flatnonzero(unmatched))

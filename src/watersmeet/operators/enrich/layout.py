@@ -1,0 +1,117 @@
+"""What the semi-stream join's operator knows of the join: how rows are stored, what follows from
+the spec, and the policy it runs by."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from watersmeet.operators.equi.keys import same_keys
+from watersmeet.operators.equi.layout import InputLayout, stored_rows
+from watersmeet.operators.equi.sides import Sides, satisfying, where
+from watersmeet.rows.columns import Bools, key_name
+from watersmeet.rows.output import Output, sources
+from watersmeet.rows.predicate import Predicate
+from watersmeet.spec.enrich import EnrichPolicy, EnrichSpec, Wait
+
+#: Positions of the two inputs, where rows of both are meant.
+STREAM, TABLE = 0, 1
+
+
+@dataclass(frozen=True)
+class EnrichLayout:
+    """All that the operator needs to know. ``inputs`` are the stream and the table; ``delay`` is
+    that of the stream's watermark, None if nothing wakes a shard."""
+
+    inputs: tuple[InputLayout, ...]
+    how: str
+    exact: bool
+    key_columns: tuple[str, ...]
+    output: Output
+    predicate: Predicate | None
+    delay: int | None
+    max_wait: Wait | None
+    caches: bool
+    access: str
+    fingerprint: str
+    policy: EnrichPolicy
+
+    @property
+    def pairs(self) -> bool:
+        """Does each match add a row to the result?"""
+        return self.how in ("inner", "left")
+
+    @property
+    def preserved(self) -> bool:
+        """Does a row that matches nothing appear in the result?"""
+        return self.how in ("left", "anti")
+
+    def holds(self, sides: Sides) -> Bools | None:
+        """For which pairs the predicate holds; None if there is none."""
+        if self.predicate is None:
+            return None
+        return self.predicate.mask(
+            [self.inputs[side].read_at(*sides[side], name) for side, name in self.predicate.columns]
+        )
+
+    def confirmed(self, sides: Sides) -> Sides:
+        """Of pairs with equal codes, those with equal keys for which the predicate holds."""
+        if not self.exact:
+            (ours, mine), (master, theirs) = sides[STREAM], sides[TABLE]
+            sides = where(sides, same_keys(self, ours, master, mine, theirs))
+        return satisfying(self, sides)
+
+
+def lay_out(
+    spec: EnrichSpec,
+    policy: EnrichPolicy,
+    predicate: Predicate | None,
+    *,
+    schemas: Sequence[pa.Schema],
+    output: pa.Schema,
+) -> EnrichLayout:
+    """How rows are stored and results are made of them. ``schemas`` are the stream's and the
+    table's columns, ``output`` the result's, in canonical Arrow types."""
+    layouts = stored_rows(spec, predicate)
+    inputs = tuple(
+        InputLayout(
+            name=given.name,
+            rows=rows,
+            types={field.name: field.type for field in schema},
+            window=None,
+            kept=None,
+            own_watermark=given.watermarked,
+        )
+        for given, rows, schema in zip(spec.streams, layouts, schemas, strict=True)
+    )
+    return EnrichLayout(
+        inputs=inputs,
+        how=spec.how,
+        exact=spec.exact,
+        key_columns=tuple(key_name(i) for i in range(len(spec.key_types))),
+        output=Output(output, sources(spec.output, layouts), spec.exact),
+        predicate=predicate,
+        delay=spec.delay if policy.wakes else None,
+        max_wait=spec.max_wait,
+        caches=spec.tuned.cache,
+        access=spec.tuned.access,
+        fingerprint=fingerprint(spec, policy.shards, sorted(layouts[STREAM].stored)),
+        policy=policy,
+    )
+
+
+def fingerprint(spec: EnrichSpec, shards: int, stored: Sequence[str]) -> str:
+    """What of a query must not change while its checkpoint lives: what decides how waiting rows
+    are stored, and in which shard."""
+    stream, table = spec.streams
+    columns = [(column.name, column.type) for column in stream.columns]
+    digest = hashlib.sha256(repr((columns, stream.time, spec.key_types)).encode()).hexdigest()[:12]
+    needed = hashlib.sha256(repr(stored).encode()).hexdigest()[:12]
+    return (
+        f"{spec.how} enrichment of {stream.name} [{', '.join(spec.keys[STREAM])}] from "
+        f"{table.name} [{', '.join(spec.keys[TABLE])}]; spark.sql.shuffle.partitions {shards}; "
+        f"column names and types {digest}; stored columns {needed}"
+    )

@@ -1,0 +1,119 @@
+"""What a semi-stream join remembers in one shard: the rows that wait, which keys are cached, and
+where it is in the cycle.
+
+Invariant: what a step emits follows from its arguments and from what is here. What is measured on
+the way (costs, how often keys come) decides only what is kept here for the next step.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import pyarrow as pa
+
+from watersmeet.cost.disk_phase import Reading
+from watersmeet.operators.enrich.hot_keys import HotKeys
+from watersmeet.operators.enrich.layout import EnrichLayout
+from watersmeet.operators.enrich.tally import Tally
+from watersmeet.operators.enrich.waiting import Waiting
+from watersmeet.rows.columns import CODE, Ints
+from watersmeet.rows.ipc import decode, encode
+from watersmeet.rows.shard import Shard
+from watersmeet.state.cache import SegmentCache
+from watersmeet.state.shard import ShardState
+from watersmeet.state.store import Store
+
+#: What the migration of keys into the cache is doing (paper, algorithm 1, lines 5 to 7).
+INCREMENTING, SWITCHING, PHASE_OUT = "incrementing", "switching", "phase-out"
+
+
+@dataclass
+class Progress:
+    """Where a shard is. All of it is kept from step to step.
+
+    ``step`` counts the steps. ``cycle`` counts the cycles that have ended, ``phase`` is what the
+    migration does; ``cursor`` is the next partition to read, and ``pace`` how many a step reads
+    (None: all that its rows need). ``volume`` is the bytes of rows that the disk phase has
+    answered in this cycle, which ends at ``limit`` if it does not end with the table.
+    ``counted`` is the same since the counts of the cache began. ``hot`` and ``coming`` name the
+    cache, and the one that takes its place next. ``width`` is the mean bytes of a stream row
+    (v_S), ``missed`` the mean rows of a step that are not answered from the cache; ``greatest``
+    is the greatest event time that has come. ``began_ms`` is when the last step began, by the
+    clock, and ``interval_ms`` the mean time between two; ``visited`` counts the partitions that
+    were read."""
+
+    step: int = 0
+    cycle: int = 0
+    phase: str = INCREMENTING
+    cursor: int = 0
+    pace: int | None = None
+    volume: float = 0.0
+    counted: float = 0.0
+    limit: float = 0.0
+    hot: str | None = None
+    coming: str | None = None
+    width: float = 0.0
+    missed: float = 0.0
+    greatest: int | None = None
+    began_ms: int | None = None
+    interval_ms: float = 0.0
+    visited: int = 0
+
+
+class EnrichState(ShardState):
+    """One shard of a semi-stream join. ``progress`` is where it is, ``reading`` what reading has
+    cost, ``waiting`` are the rows that wait, ``cached`` the keys and bytes in the cache of the last
+    step."""
+
+    def __init__(
+        self, layout: EnrichLayout, store: Store, shard: Shard, cache: SegmentCache
+    ) -> None:
+        super().__init__(store, cache, shard=shard, fingerprint=layout.fingerprint, lengths=[None])
+        known = {field.name for field in fields(Progress)}
+        kept: dict[str, Any] = self.section.get("progress", {})
+        self.progress = Progress(**{name: kept[name] for name in known & kept.keys()})
+        self.reading = Reading(**self.section.get("reading", {}))
+        self.name: str = self.section.setdefault("name", uuid.uuid4().hex)
+        self.waiting = Waiting(self.windows[0])
+        self.cached = (0, 0)
+
+    def local(self, name: str) -> str:
+        """What the paths of some files of this host begin with."""
+        return os.path.join(self.cache.folder, f"{name}-")
+
+    @property
+    def tally(self) -> Tally:
+        """How often keys came that are not cached."""
+        return Tally(self.local(self.name))
+
+    def keys_of(self, name: str) -> tuple[Ints, Ints]:
+        """The codes in a cache, and how many master rows each has."""
+        value = self.store.get(f"hot/{name}")
+        assert value is not None, f"hot/{name} is in the manifest but not in the store"
+        codes, rows = decode(value).columns
+        return codes.to_numpy(zero_copy_only=True), rows.to_numpy(zero_copy_only=True)
+
+    def keep_keys(self, name: str, codes: Ints, rows: Ints) -> None:
+        """Store which keys are in a cache."""
+        keys = pa.RecordBatch.from_pydict({CODE: pa.array(codes), "rows": pa.array(rows)})
+        self.store.put(f"hot/{name}", encode(keys))
+
+    def forget_keys(self, name: str) -> None:
+        """Remove a cache from the store."""
+        self.store.delete(f"hot/{name}")
+
+    def hot_keys(self, name: str) -> HotKeys | None:
+        """A cache on this host, if it is there."""
+        return HotKeys.open(self.local(name))
+
+    def commit(self) -> None:
+        self.section.update(progress=asdict(self.progress), reading=asdict(self.reading))
+        super().commit()
+
+
+def averaged(before: float, now: float, *, first: bool, weight: float = 0.2) -> float:
+    """A running average."""
+    return now if first else (1 - weight) * before + weight * now

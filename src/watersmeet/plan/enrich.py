@@ -1,0 +1,188 @@
+"""From the arguments of ``wm.enrich`` to a planned semi-stream join: spec, policy and predicate.
+
+Every argument is checked here and nowhere else.
+
+**Memory.** A quarter of it is for the caches of all shards, a quarter for the rows that wait in
+them; a shard of the table that fits into its part of both is kept in memory as a whole. The rest
+is for the shards that are stepped at the same time: new rows, results, and what is copied into a
+cache, in pieces.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from watersmeet import durations, sizes
+from watersmeet.errors import BudgetError, JoinTypeError, PlanError, StrategyError
+from watersmeet.plan.arguments import one_of
+from watersmeet.plan.backend import Backend
+from watersmeet.plan.join import JoinPlan, check_where, join_type, predicate_of
+from watersmeet.plan.keys import Keys, compared_types, resolved_keys
+from watersmeet.plan.naming import result_columns
+from watersmeet.plan.streams import check_names, with_time
+from watersmeet.spec.enrich import (
+    ACCESSES,
+    ENRICH_TYPES,
+    EnrichPolicy,
+    EnrichSpec,
+    EnrichTuning,
+    Wait,
+)
+from watersmeet.spec.predicate import PredicateFunction
+from watersmeet.spec.stream import StreamSpec
+
+#: What is handled at a time is this part of what a running shard may use.
+_PIECES = 8
+#: The least memory that a shard can do with, between its steps and in them.
+_LEAST_KEPT = 128 << 10
+_LEAST_RUNNING = 4 << 20
+_BATCHES = re.compile(r"\s*([0-9]+)\s*(?:micro-?)?batch(?:es)?\s*", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class EnrichPlan(JoinPlan):
+    """A planned semi-stream join."""
+
+    spec: EnrichSpec
+    policy: EnrichPolicy
+
+
+def enrich_spec(
+    stream: StreamSpec,
+    table: StreamSpec,
+    *,
+    on: Keys | Mapping[str, Keys] | None = None,
+    how: str = "inner",
+    where: str | PredicateFunction | None = None,
+    memory: str | int = "256 MB",
+    max_wait: object = None,
+    name: str | None = None,
+    tuning: EnrichTuning | None = None,
+) -> EnrichSpec:
+    """The spec of a semi-stream join; or what is wrong with the call."""
+    inputs: Sequence[StreamSpec] = (stream, table)
+    check_names(inputs)
+    if table.streaming:
+        raise PlanError(
+            f"table: {table.name!r} is a streaming DataFrame. Give a batch one (spark.read), or "
+            "join two streams: wm.join([...])."
+        )
+    _check_plain(inputs)
+    inputs = tuple(with_time(given) for given in inputs)
+    how = _enrich_type(how)
+    keys = resolved_keys(inputs, on)
+    key_types = compared_types(inputs, keys)
+    check_where(where)
+    spec = EnrichSpec(
+        name=_name(name, how, inputs),
+        streams=inputs,
+        keys=keys,
+        key_types=key_types,
+        windows=(None, None),
+        how=how,
+        where=where.text if isinstance(where, PredicateFunction) else where,
+        unbounded=False,
+        output=(),
+        budget=None,
+        goal="throughput",
+        memory=sizes.parse(memory, argument="memory"),
+        max_wait=_wait(inputs[0], max_wait),
+        tuned=_tuning(tuning),
+    )
+    return replace(spec, output=result_columns(spec))
+
+
+def plan_enrich(
+    stream: StreamSpec, table: StreamSpec, backend: Backend, *, wakes: bool = True, **options: Any
+) -> EnrichPlan:
+    """Plan a semi-stream join for a backend; ``options`` are those of :func:`enrich_spec`.
+    ``wakes``: does the backend run a micro-batch without data when the watermark has moved?"""
+    spec = enrich_spec(stream, table, **options)
+    predicate = predicate_of(options.get("where"), spec.streams, backend)
+    policy = enrich_policy(spec, shards=backend.shards, cores=backend.cores, wakes=wakes)
+    return EnrichPlan(spec=spec, policy=policy, predicate=predicate)
+
+
+def enrich_policy(spec: EnrichSpec, *, shards: int, cores: int, wakes: bool) -> EnrichPolicy:
+    """How a semi-stream join runs on that many shards, of which ``cores`` are stepped side by
+    side."""
+    kept = spec.memory // 2 // shards
+    running = spec.memory // 2 // min(cores, shards)
+    if kept < _LEAST_KEPT or running < _LEAST_RUNNING:
+        least = max(2 * shards * _LEAST_KEPT, 2 * min(cores, shards) * _LEAST_RUNNING)
+        raise BudgetError(
+            f"memory={spec.memory:,} bytes are too few for {shards} shards (one for each shuffle "
+            f"partition): give {sizes.format(least)} or more, or lower "
+            "spark.sql.shuffle.partitions."
+        )
+    return EnrichPolicy(
+        shards=shards,
+        cache=kept // 2,
+        queue=kept // 2,
+        resident=kept,
+        piece=running // _PIECES,
+        wakes=wakes and spec.timers,
+    )
+
+
+def _check_plain(inputs: Sequence[StreamSpec]) -> None:
+    for given in inputs:
+        if given.closes:
+            raise PlanError(
+                f"stream {given.name!r}: unique, arrival and punctuation are for joins of two "
+                "streams: nothing waits for a key here. Leave them out."
+            )
+
+
+def _enrich_type(how: object) -> str:
+    known = join_type(how)
+    if known not in ENRICH_TYPES:
+        raise JoinTypeError(
+            f"how={how!r}: a stream is enriched by one of {', '.join(ENRICH_TYPES)}: rows of the "
+            "table that no row of the stream matches could never be told from those that none "
+            "has matched yet."
+        )
+    return known
+
+
+def _name(name: object, how: str, inputs: Sequence[StreamSpec]) -> str:
+    if name is None:
+        return f"{how} enrichment of {inputs[0].name} from {inputs[1].name}"
+    if not isinstance(name, str) or not name.strip():
+        raise PlanError(f"name={name!r} is not a name. Give text like 'prices', or leave it out.")
+    return name.strip()
+
+
+def _wait(stream: StreamSpec, given: object) -> Wait | None:
+    """How long a row may wait."""
+    if given is None:
+        return None
+    if stream.time is None:
+        raise PlanError(
+            f"max_wait={given!r}: the stream {stream.name!r} has no time, and only a watermark "
+            "tells when a stream has paused. Give its time column, or leave out max_wait: each "
+            "row is then answered in its micro-batch."
+        )
+    matched = _BATCHES.fullmatch(given) if isinstance(given, str) else None
+    if matched or (isinstance(given, int) and not isinstance(given, bool)):
+        batches = int(matched[1]) if matched else int(given)  # type: ignore[call-overload]
+        if batches < 1:
+            raise PlanError(f"max_wait={given!r}: give one micro-batch or more.")
+        return Wait(batches=batches)
+    return Wait(microseconds=durations.parse(given, argument="max_wait"))
+
+
+def _tuning(tuning: object) -> EnrichTuning:
+    if tuning is None:
+        return EnrichTuning()
+    if not isinstance(tuning, EnrichTuning):
+        raise StrategyError(
+            f"tuning={tuning!r} is not a wm.EnrichTuning: give wm.EnrichTuning(access='seek')."
+        )
+    one_of(tuning.access, ACCESSES, argument="tuning: access")
+    if not isinstance(tuning.cache, bool):
+        raise StrategyError(f"tuning: cache={tuning.cache!r} is neither True nor False.")
+    return tuning

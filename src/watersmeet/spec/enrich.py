@@ -1,0 +1,98 @@
+"""The semi-stream join: each row of a stream is joined with the rows of a table of its key.
+
+Streams and tables are both described by a :class:`~watersmeet.spec.stream.StreamSpec`: the stream
+comes first, the table second.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from watersmeet.spec.equi import EquiSpec
+
+#: The join types of a stream with a table, and Spark's other spellings of them.
+EnrichHow = Literal[
+    "inner",
+    "left",
+    "semi",
+    "anti",
+    "leftouter",
+    "left_outer",
+    "leftsemi",
+    "left_semi",
+    "leftanti",
+    "left_anti",
+]
+ENRICH_TYPES = ("inner", "left", "semi", "anti")
+#: How a partition of the table is read: as the cost model says, or always one way.
+Access = Literal["auto", "scan", "seek"]
+ACCESSES: tuple[str, ...] = get_args(Access)
+
+
+@dataclass(frozen=True)
+class EnrichTuning:
+    """How ``wm.enrich`` works. Nothing here changes a result: only time and memory.
+
+    Parameters
+    ----------
+    cache
+        Keep the rows of frequent keys in a cache (the paper's SSBJ). Without it, it is
+        MESHJOIN.
+    access
+        How partitions are read: ``"auto"`` (as measured costs say), ``"scan"`` (as a whole) or
+        ``"seek"`` (only where the wanted keys are).
+    """
+
+    cache: bool = True
+    access: Access = "auto"
+
+
+@dataclass(frozen=True)
+class Wait:
+    """How long a row may wait for its answer: a number of micro-batches, or microseconds."""
+
+    batches: int | None = None
+    microseconds: int | None = None
+
+
+@dataclass(frozen=True)
+class EnrichSpec(EquiSpec):
+    """A planned semi-stream join: ``streams`` are the stream and the table.
+
+    ``memory`` is for the whole query, in bytes. ``max_wait`` is how long a row may wait; None: it
+    is answered in its micro-batch."""
+
+    memory: int = 0
+    max_wait: Wait | None = None
+    tuned: EnrichTuning = EnrichTuning()
+
+    @property
+    def carries_event_time(self) -> bool:
+        """No column is added for it: the stream's own time column carries it on."""
+        return False
+
+    @property
+    def time_goes_on(self) -> bool:
+        """Does the stream's time column stay the event time, for Spark?"""
+        return self.timers
+
+
+@dataclass(frozen=True)
+class EnrichPolicy:
+    """How a semi-stream join runs.
+
+    ``cache`` and ``queue`` are the bytes that a shard's cache may take, and its waiting rows. A
+    shard of the table that takes no more than ``resident`` bytes stays in memory as a whole.
+    ``piece`` is the bytes that are handled at a time. ``wakes``: does a shard with waiting rows
+    take another step when the watermark has moved, even if no rows come? ``partition`` is about
+    the bytes of a partition of the table: a larger one takes longer to scan, smaller ones are more
+    files to open, a fifth of a millisecond each."""
+
+    shards: int
+    cache: int
+    queue: int
+    resident: int
+    piece: int
+    wakes: bool
+    partition: int = 32 << 20
