@@ -291,8 +291,9 @@ class LocalEnrich:
     """A stream that is enriched by hand, from a table that is staged in a folder. ``options`` are
     what ``wm.enrich`` takes; a condition is given by ``wm.predicate``.
 
-    With ``restart``, it goes on from where another one stands. ``policy`` has fields of the
-    policy that are to be others than planned, for tests and experiments.
+    With ``restart``, it goes on from where another one stands, and from the table that was staged
+    for that, unless one is given as ``staged``. ``policy`` has fields of the policy that are to be
+    others than planned, for tests and experiments.
 
     >>> rates = pa.table({"currency": ["EUR", "USD"], "rate": [1.0, 1.1]})
     >>> orders = pa.table({"currency": ["USD", "USD", "GBP"], "amount": [10, 20, 30]})
@@ -311,6 +312,7 @@ class LocalEnrich:
         shards: int = 1,
         folder: str | None = None,
         restart: LocalEnrich | None = None,
+        staged: StagedTable | None = None,
         policy: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
@@ -330,7 +332,8 @@ class LocalEnrich:
             schemas=schemas,
             output=pa.schema([(c.name, _output_type(c, schemas)) for c in spec.output]),
         )
-        self.staged: StagedTable = restart.staged if restart else self.stage(table)
+        known = staged or (restart and restart.staged)
+        self.staged: StagedTable = known or self.stage(table)
         self.run: LocalRun = LocalRun(
             Enrich(self.layout, self.staged),
             [LocalInput(ByKey(), spec.delay if spec.streams[0].time else None)],

@@ -25,6 +25,7 @@ from tests.conformance.ways import Disturbance
 from tests.oracle import Stream, sql_join
 from watersmeet.cost import disk_phase
 from watersmeet.operators.enrich.counters import EnrichCounters
+from watersmeet.operators.enrich.staged import StagedTable
 from watersmeet.rows import output
 from watersmeet.spec.enrich import ACCESSES, EnrichTuning
 from watersmeet.state.store import MemoryStore
@@ -59,7 +60,12 @@ class Enrichment:
     further: Mapping[str, Any] = field(default_factory=dict)
 
     def start(
-        self, folder: str, *, shards: int = 1, restart: LocalEnrich | None = None
+        self,
+        folder: str,
+        *,
+        shards: int = 1,
+        restart: LocalEnrich | None = None,
+        staged: StagedTable | None = None,
     ) -> LocalEnrich:
         return LocalEnrich(
             "a",
@@ -72,6 +78,7 @@ class Enrichment:
             shards=shards,
             folder=folder,
             restart=restart,
+            staged=staged,
             policy=self.policy,
             **self.further,
         )
@@ -159,10 +166,10 @@ def _copy(store: MemoryStore) -> MemoryStore:
 
 
 @contextlib.contextmanager
-def unhurried(*, piece: int = 1 << 18) -> Iterator[None]:
+def unhurried(*, piece: int = 1 << 18, at_once: float = -1.0) -> Iterator[None]:
     """No reading is so cheap that it is done at once, if rows may wait."""
     with (
-        mock.patch.object(disk_phase, "AT_ONCE_NS", -1.0),
+        mock.patch.object(disk_phase, "AT_ONCE_NS", at_once),
         mock.patch.object(output, "PIECE", piece),
     ):
         yield

@@ -38,6 +38,7 @@ from watersmeet.operators.enrich.table import TableShard
 from watersmeet.operators.enrich.turn import Turn
 from watersmeet.operators.enrich.waiting import ARRIVED, arrived_of
 from watersmeet.rows.columns import codes_of, has_code
+from watersmeet.rows.gathering import Gathering
 from watersmeet.rows.shard import Shard
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.store import Store
@@ -158,9 +159,7 @@ class Step:
             counters.unmatchable += len(unmatchable)
             yield from answers(self.layout, unmatchable, ())
             rows = rows.filter(pa.array(keyed))
-        order = np.argsort(codes_of(rows), kind="stable")
-        rows = rows.take(pa.array(order))
-        rows = yield from self._from_cache(rows)
+        rows = yield from self._from_cache(ascending(rows))
         self.missed += len(rows)
         if self.turn.may_wait:
             self.turn.expected_ns += self.disk.expected_ns(codes_of(rows))
@@ -194,9 +193,23 @@ class Step:
     # -- rows that wait -------------------------------------------------------------
 
     def _answer_waiting(self, watermark: int | None, *, paused: bool) -> Iterator[pa.RecordBatch]:
-        """The results of the rows that need not wait any longer."""
+        """The results of the rows that need not wait any longer: all of them together, so that a
+        partition is read once, if they fit into memory."""
         due = self.turn.due(watermark, self.hot, paused=paused)
+        gathering = Gathering(rows=1 << 31, size=self.layout.policy.piece)
         for rows in self.state.waiting.take(due):
             self.counters.waited += int((arrived_of(rows) < self.state.progress.step).sum())
-            rest = yield from self._from_cache(rows.drop_columns([ARRIVED]))
-            yield from self.disk.answers(rest)
+            for gathered in gathering.add(rows.drop_columns([ARRIVED])):
+                yield from self._answer(gathered)
+        for gathered in gathering.rest():
+            yield from self._answer(gathered)
+
+    def _answer(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The results of rows, from the cache or the table."""
+        rest = yield from self._from_cache(ascending(rows))
+        yield from self.disk.answers(rest)
+
+
+def ascending(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The same rows, in the order of their codes."""
+    return rows.take(pa.array(np.argsort(codes_of(rows), kind="stable")))

@@ -40,15 +40,14 @@ class Waiting:
         self.window.add(Segment.of(rows.append_column(ARRIVED, arrived)))
 
     def take(self, due: Callable[[pa.RecordBatch], Bools]) -> Iterator[pa.RecordBatch]:
-        """The rows that are due, which wait no more; they ascend by code."""
+        """The rows that are due, which wait no more."""
         for entry in list(self.window.entries):
             segment = self.window.open(entry)
             chosen = due(segment.rows) & ~self.window.gone(entry)
             if not chosen.any():
                 continue
-            in_order = segment.index.order[chosen[segment.index.order]]
-            rows = segment.rows.take(pa.array(in_order))
-            self.window.discard(entry, in_order)
+            rows = segment.rows.filter(pa.array(chosen))
+            self.window.discard(entry, np.flatnonzero(chosen))
             if entry.gone == entry.rows:
                 self.window.drop(entry)
             yield rows

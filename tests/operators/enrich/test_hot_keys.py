@@ -1,0 +1,73 @@
+"""The cache: keys with all of their rows, found, counted, and lost without harm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.operators.enrich.hot_keys import HotKeys, discard
+from watersmeet.operators.enrich.migration import merged
+from watersmeet.rows.columns import CODE, codes_of
+
+
+def rows_of(codes: list[int]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict(
+        {CODE: pa.array(codes, pa.int64()), "#1": [f"{code}/{i}" for i, code in enumerate(codes)]}
+    )
+
+
+def cache(folder: Path, keys: dict[int, int], *, partition: int = 100) -> HotKeys:
+    codes, rows = (np.array([*some], np.int64) for some in (keys, keys.values()))
+    base = f"{folder}/hot-"
+    master = rows_of([code for code, count in keys.items() for _ in range(count)])
+    HotKeys.write(base, codes, rows, np.zeros_like(codes), [master], partition=partition)
+    hot = HotKeys.open(base)
+    assert hot is not None
+    return hot
+
+
+def test_all_rows_of_a_key_are_candidates_through_all_partitions(tmp_path: Path) -> None:
+    hot = cache(tmp_path, {2: 1, 5: 0, 7: 30, 9: 2})
+    assert len(hot.partitions) > 2
+    stream = rows_of([1, 2, 5, 7, 7, 9, 10])
+    cached, keys = hot.find(codes_of(stream))
+    assert cached.tolist() == [False, True, True, True, True, True, False]
+    found: dict[int, list[str]] = {}
+    for master, mine, theirs in hot.candidates(stream, np.flatnonzero(cached), keys, piece=200):
+        values = master.column("#1").take(pa.array(theirs)).to_pylist()
+        for row, value in zip(mine.tolist(), values, strict=True):
+            found.setdefault(row, []).append(value)
+    sevens = [f"7/{i}" for i in range(1, 31)]
+    assert found == {1: ["2/0"], 3: sevens, 4: sevens, 5: ["9/31", "9/32"]}
+
+
+def test_counts_are_kept_for_the_next_step(tmp_path: Path) -> None:
+    hot = cache(tmp_path, {2: 1, 5: 0, 7: 3})
+    hot.count(np.array([0, 0, 2, 2, 2]))
+    hot.count(np.array([1]))
+    again = HotKeys.open(f"{tmp_path}/hot-")
+    assert again is not None
+    assert again.counts.tolist() == [2, 1, 3]
+
+
+def test_a_cache_that_lost_a_file_is_no_cache(tmp_path: Path) -> None:
+    cache(tmp_path, {2: 1, 7: 30})
+    (tmp_path / "hot-1.arrow").unlink()
+    assert HotKeys.open(f"{tmp_path}/hot-") is None
+
+
+def test_an_open_cache_outlives_its_files(tmp_path: Path) -> None:
+    hot = cache(tmp_path, {2: 1, 7: 30})
+    discard(f"{tmp_path}/hot-")
+    assert not [*tmp_path.iterdir()]
+    assert HotKeys.open(f"{tmp_path}/hot-") is None
+    assert sum(map(len, hot.master(np.array([False, True])))) == 30
+
+
+def test_merged_rows_ascend() -> None:
+    old = [rows_of([1, 1, 4]), rows_of([]), rows_of([4, 9])]
+    new = [rows_of([0, 2]), rows_of([5, 5]), rows_of([12])]
+    codes = np.concatenate([codes_of(batch) for batch in merged(iter(old), iter(new))])
+    assert codes.tolist() == [0, 1, 1, 2, 4, 4, 5, 5, 9, 12]
