@@ -1,4 +1,5 @@
-"""The public calls: ``stream``, ``predicate``, ``join`` and ``plan``."""
+"""The public calls: ``stream``, ``predicate``, ``join`` and ``plan``, ``enrich`` and
+``plan_enrich``."""
 
 from __future__ import annotations
 
@@ -9,13 +10,16 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from watersmeet.errors import PlanError, PredicateError, did_you_mean
+from watersmeet.plan import enrich as enriching
 from watersmeet.plan import equi
 from watersmeet.plan.explain import explain
+from watersmeet.spark import enrich as enriched
 from watersmeet.spark import session
 from watersmeet.spark.backend import SparkBackend
 from watersmeet.spark.equi import build, result_schema
 from watersmeet.spark.inputs import check_punctuation, describe
 from watersmeet.spec.budget import Budget
+from watersmeet.spec.enrich import EnrichHow, EnrichTuning
 from watersmeet.spec.equi import Violations
 from watersmeet.spec.join import Goal, How
 from watersmeet.spec.predicate import PredicateFunction
@@ -60,6 +64,46 @@ class Plan:
         """The result, as a DataFrame to write, query or aggregate."""
         plan = self.plan
         return build(plan.spec, plan.policy, plan.predicate, [stream.df for stream in self.streams])
+
+
+@dataclass(frozen=True)
+class Enrichment:
+    """A validated call of :func:`enrich` that has not run yet; made by :func:`plan_enrich`."""
+
+    plan: enriching.EnrichPlan
+    stream: Stream
+    table: Stream
+    folder: str
+
+    @property
+    def schema(self) -> StructType:
+        """The columns of the result."""
+        return result_schema(self.plan.spec, [self.stream.df, self.table.df])
+
+    def explain(self) -> str:
+        """The plan as a tree: what matches, how the table is read, when rows are answered."""
+        plan = self.plan
+        size = enriched.found(
+            plan.spec,
+            plan.policy,
+            plan.predicate,
+            self.stream.df,
+            self.table.df,
+            folder=self.folder,
+        )
+        return explain(replace(plan, folder=self.folder, size=size))
+
+    def dataframe(self) -> DataFrame:
+        """The enriched stream, as a DataFrame. The table is staged now, unless it is there."""
+        plan = self.plan
+        return enriched.build(
+            plan.spec,
+            plan.policy,
+            plan.predicate,
+            self.stream.df,
+            self.table.df,
+            folder=self.folder,
+        )
 
 
 def stream(
@@ -270,3 +314,90 @@ def join(*args: Any, **kwargs: Any) -> DataFrame:
         streams with time ends with ``event_time``.
     """
     return plan(*args, **kwargs).dataframe()
+
+
+def plan_enrich(
+    stream: Stream,
+    table: DataFrame | Stream,
+    *,
+    on: Keys | Mapping[str, Keys] | None = None,
+    how: EnrichHow = "inner",
+    where: str | PredicateFunction | None = None,
+    memory: str | int = "256 MB",
+    max_wait: Duration | int | None = None,
+    stage: str | None = None,
+    name: str | None = None,
+    tuning: EnrichTuning | None = None,
+) -> Enrichment:
+    """Plan an enrichment without running it; takes what :func:`enrich` takes."""
+    if not isinstance(stream, Stream):
+        raise PlanError(
+            f"stream is a {type(stream).__name__}, not a stream: name it with "
+            "wm.stream(df, 'name', time='...', delay='...') first"
+        )
+    named = (
+        table
+        if isinstance(table, Stream)
+        else Stream(table, describe(table, "table", time=None, delay=None))
+    )
+    spark = stream.df.sparkSession
+    planned = enriching.plan_enrich(
+        stream.spec,
+        named.spec,
+        SparkBackend([(stream.spec.name, stream.df), (named.spec.name, named.df)]),
+        wakes=enriched.wakes(spark),
+        on=on,
+        how=how,
+        where=where,
+        memory=memory,
+        max_wait=max_wait,
+        name=name,
+        tuning=tuning,
+    )
+    session.check(spark)
+    return Enrichment(planned, stream, named, enriched.stage_folder(spark, stage))
+
+
+@_takes_arguments_of(plan_enrich)
+def enrich(*args: Any, **kwargs: Any) -> DataFrame:
+    """Join each row of a stream with the rows of a table that have its key.
+
+    The table may be larger than memory. It is staged once, sorted by key, in files; frequent
+    keys are cached.
+
+    Parameters
+    ----------
+    stream
+        The stream, made by :func:`stream`; or a batch DataFrame, named in the same way.
+    table
+        A batch DataFrame, with any number of rows for a key. ``where`` and ``on`` call it
+        ``table``; give ``wm.stream(df, "name")`` for another name.
+    on
+        The key: a column, a list of columns, or a dict from the names of stream and table to
+        their column(s) where the names differ.
+    how
+        ``inner``, ``left``, ``semi`` or ``anti``, or Spark's other names of these.
+    where
+        A further condition of the match: SQL over columns qualified by the names of stream and
+        table, or a Python function, made by :func:`predicate`.
+    memory
+        What all shards together may use: a size like ``"256 MB"``, or bytes.
+    max_wait
+        How long a row may wait for its part of the table to be read: a number of micro-batches,
+        like ``"10 batches"``, or a duration. By default each row is answered in its micro-batch.
+    stage
+        The folder in which tables are staged. Every executor must reach it as a path. By default
+        that of ``spark.watersmeet.stage.folder``; else the session's folder of checkpoints, if it
+        has one; else, on one machine, a temporary folder.
+    name
+        What metrics and the Spark UI call the enrichment.
+    tuning
+        How it works, where every way gives the same result: :class:`EnrichTuning`.
+
+    Returns
+    -------
+    DataFrame
+        The key columns, then the stream's other columns, then the table's. The stream's time
+        column stays the event time for what follows in the same query.
+    """
+    return plan_enrich(*args, **kwargs).dataframe()

@@ -23,8 +23,6 @@ from watersmeet.rows.columns import Ints as Counts
 
 #: The weight of a new measurement in the running average.
 _NEW = 0.2
-#: A micro-batch takes longer than this anyway: reading that takes no longer is not put off.
-AT_ONCE_NS = 100e6
 
 
 @dataclass(frozen=True)
@@ -90,23 +88,23 @@ def scans(keys: Counts, sizes: Counts, reading: Reading) -> Bools:
 
 
 def pace(
-    partitions: int, *, at_once_ns: float, max_wait: float, rows: float, v_S: float, room: float
+    partitions: int, *, cheap: bool, max_wait: float, rows: float, v_S: float, room: float
 ) -> int | None:
     """How many partitions a step reads; None: all that its rows need.
 
-    Reading that is cheap is done at once. Otherwise as little is read as two bounds allow. A row
-    waits for one cycle at most, ``partitions / pace`` steps, and that is not to exceed
+    Reading that is ``cheap`` is done at once. Otherwise as little is read as two bounds allow. A
+    row waits for one cycle at most, ``partitions / pace`` steps, and that is not to exceed
     ``max_wait``. And ``rows`` that come in each step, of ``v_S`` bytes, are not to take more than
     ``room`` while they wait (equation 1 of the paper, for H_S).
 
-    >>> pace(100, at_once_ns=5e6, max_wait=10, rows=1000, v_S=50, room=1e6) is None
+    >>> pace(100, cheap=True, max_wait=10, rows=1000, v_S=50, room=1e6) is None
     True
-    >>> pace(100, at_once_ns=1e9, max_wait=10, rows=1000, v_S=50, room=1e6)
+    >>> pace(100, cheap=False, max_wait=10, rows=1000, v_S=50, room=1e6)
     10
-    >>> pace(100, at_once_ns=1e9, max_wait=10, rows=10_000, v_S=50, room=1e6)
+    >>> pace(100, cheap=False, max_wait=10, rows=10_000, v_S=50, room=1e6)
     50
     """
-    if at_once_ns <= AT_ONCE_NS or max_wait < 2:
+    if cheap or max_wait < 2:
         return None
     for_wait = partitions / max_wait
     for_memory = partitions * rows * v_S / max(room, 1.0)

@@ -29,6 +29,7 @@ from watersmeet.spec.enrich import (
     EnrichPolicy,
     EnrichSpec,
     EnrichTuning,
+    TableSize,
     Wait,
 )
 from watersmeet.spec.predicate import PredicateFunction
@@ -44,10 +45,13 @@ _BATCHES = re.compile(r"\s*([0-9]+)\s*(?:micro-?)?batch(?:es)?\s*", re.IGNORECAS
 
 @dataclass(frozen=True)
 class EnrichPlan(JoinPlan):
-    """A planned semi-stream join."""
+    """A planned semi-stream join. ``folder`` is where the table is staged, and ``size`` what is
+    there of it, if that is known."""
 
     spec: EnrichSpec
     policy: EnrichPolicy
+    folder: str | None = None
+    size: TableSize | None = None
 
 
 def enrich_spec(

@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from watersmeet.operators.base import Largest, StreamCounters
+from watersmeet.operators.enrich.counters import EnrichCounters
 from watersmeet.operators.equi.counters import EquiCounters, EquiStreamCounters
 from watersmeet.spark.counters import COUNTERS, FAMILY, LARGEST, NAME, NOTES, STEP
 
@@ -107,15 +108,44 @@ class EquiMetrics(StepMetrics):
         return self.results / self.full_results if self.full_results else 1.0
 
 
+@dataclass(frozen=True)
+class EnrichMetrics(StepMetrics):
+    """One micro-batch of one enrichment.
+
+    ``hits`` rows were answered from the cache, which has ``cached_keys`` keys, in
+    ``cached_bytes`` bytes. ``sought`` and ``scanned`` partitions of the table were read, in either
+    way, and ``skipped`` ones were not; ``seeks`` keys were sought. ``waited`` rows were answered
+    after their micro-batch; ``state_rows`` wait now, for at most ``oldest_wait`` micro-batches so
+    far. ``cycles`` have ended, over all shards.
+    """
+
+    hits: int
+    sought: int
+    scanned: int
+    skipped: int
+    seeks: int
+    cached_keys: int
+    cached_bytes: int
+    cycles: int
+    waited: int
+    oldest_wait: int
+
+    @property
+    def hit_rate(self) -> float:
+        """The share of rows that were answered from the cache."""
+        return self.hits / self.rows if self.rows else 0.0
+
+
 #: For each family of joins, what its metrics and its streams' are read into.
 _FAMILIES: dict[str, tuple[type[StepMetrics], type[StreamCounters]]] = {
     EquiCounters.family: (EquiMetrics, EquiStreamCounters),
+    EnrichCounters.family: (EnrichMetrics, StreamCounters),
 }
 
 
 def metrics(query: StreamingQuery) -> list[StepMetrics]:
     """One record for each recent micro-batch of each join in the query, oldest first:
-    an :class:`EquiMetrics` for an equality join.
+    an :class:`EquiMetrics` for an equality join, an :class:`EnrichMetrics` for an enrichment.
 
     Spark keeps the last 100 batches
     (``spark.sql.streaming.numRecentProgressUpdates``).

@@ -87,7 +87,8 @@ class EnrichPolicy:
     ``piece`` is the bytes that are handled at a time. ``wakes``: does a shard with waiting rows
     take another step when the watermark has moved, even if no rows come? ``partition`` is about
     the bytes of a partition of the table: a larger one takes longer to scan, smaller ones are more
-    files to open, a fifth of a millisecond each."""
+    files to open, a fifth of a millisecond each. Reading that takes no longer than ``at_once``
+    nanoseconds is never put off: a micro-batch takes longer than that anyway."""
 
     shards: int
     cache: int
@@ -96,3 +97,15 @@ class EnrichPolicy:
     piece: int
     wakes: bool
     partition: int = 32 << 20
+    at_once: float = 100e6
+
+
+@dataclass(frozen=True)
+class TableSize:
+    """What a staged table has, over all of its shards; ``bytes`` is what its rows take in
+    memory."""
+
+    shards: int
+    rows: int
+    bytes: int
+    partitions: int

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,10 +21,8 @@ from tests.conformance.join import START, Condition, table
 from tests.conformance.strategies import INSTANT, KEY_KINDS, PAYLOADS, KeyKind
 from tests.conformance.ways import Disturbance
 from tests.oracle import Stream, sql_join
-from watersmeet.cost import disk_phase
 from watersmeet.operators.enrich.counters import EnrichCounters
 from watersmeet.operators.enrich.staged import StagedTable
-from watersmeet.rows import output
 from watersmeet.spec.enrich import ACCESSES, EnrichTuning
 from watersmeet.state.store import MemoryStore
 from watersmeet.testing import LocalEnrich, LocalStream
@@ -165,14 +161,8 @@ def _copy(store: MemoryStore) -> MemoryStore:
     return copy
 
 
-@contextlib.contextmanager
-def unhurried(*, piece: int = 1 << 18, at_once: float = -1.0) -> Iterator[None]:
-    """No reading is so cheap that it is done at once, if rows may wait."""
-    with (
-        mock.patch.object(disk_phase, "AT_ONCE_NS", at_once),
-        mock.patch.object(output, "PIECE", piece),
-    ):
-        yield
+#: No reading is so cheap that it is done at once, if rows may wait.
+UNHURRIED = {"at_once": -1.0}
 
 
 @dataclass(frozen=True)
@@ -226,6 +216,7 @@ def runs(draw: st.DrawFn, how: str) -> Run:
             how=how,
             where=LESS if draw(st.booleans()) else None,
             policy={
+                **UNHURRIED,
                 "cache": draw(st.sampled_from([300, 100, 0])),
                 "queue": draw(st.sampled_from([1 << 20, 300])),
                 "resident": draw(st.sampled_from([0, 0, 0, 1 << 20])),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from unittest import mock
 
 import pytest
 from hypothesis import given
 
 from tests.conformance.strategies import examples, until_shown
-from tests.operators.enrich.enrichment import Run, run, runs, unhurried
+from tests.operators.enrich.enrichment import Run, run, runs
 from tests.oracle import assert_same_rows
+from watersmeet.rows import output
 from watersmeet.spec.enrich import ENRICH_TYPES
 
 
@@ -17,10 +19,10 @@ from watersmeet.spec.enrich import ENRICH_TYPES
 def test_any_run_gives_what_the_oracle_gives(how: str) -> None:
     shown: Counter[str] = Counter()
 
-    @examples(40)
+    @examples(30)
     @given(case=runs(how))
     def check(case: Run) -> None:
-        with unhurried(piece=case.piece):
+        with mock.patch.object(output, "PIECE", case.piece):
             outcome = run(case.enrichment, case.batches, shards=case.shards, before=case.before)
         assert_same_rows(outcome.result, case.enrichment.expected(case.batches))
         shown.update(outcome.phases)

@@ -97,9 +97,9 @@ def test_an_empty_shard_holds_nothing(tmp_path: Path) -> None:
     first, last = table.homes(np.array([1, 2]))
     assert first.tolist() == last.tolist()
     assert not len(Visits.of(table, np.array([1, 2])).partitions)
-    summary = staged.summary()
-    assert summary is not None
-    assert (summary.rows, summary.partitions) == (0, 0)
+    size = staged.size()
+    assert size is not None
+    assert (size.rows, size.partitions) == (0, 0)
 
 
 def test_a_key_is_staged_in_its_shard_and_a_null_nowhere(tmp_path: Path) -> None:
@@ -112,18 +112,18 @@ def test_a_key_is_staged_in_its_shard_and_a_null_nowhere(tmp_path: Path) -> None
         found = np.concatenate([table.partition(p).index.codes for p in range(len(table))])
         assert Shard(number, 3).has(found).all()
         assert len(found) == Shard(number, 3).has(np.arange(1000)).sum()
-    summary = staged.summary()
-    assert summary is not None
-    assert summary.rows == 1000
+    size = staged.size()
+    assert size is not None
+    assert size.rows == 1000
 
 
-def test_a_table_that_is_not_complete_has_no_summary(tmp_path: Path) -> None:
+def test_a_table_that_is_not_complete_has_no_size(tmp_path: Path) -> None:
     rows = pa.RecordBatch.from_pydict({CODE: [1, 2]})
     staged = stage(rows, str(tmp_path), shards=1, partition=1000)
     (tmp_path / "table.json").write_text('{"format": 0}')
-    assert staged.summary() is None
+    assert staged.size() is None
     (tmp_path / "table.json").unlink()
-    assert StagedTable(str(tmp_path)).summary() is None
+    assert StagedTable(str(tmp_path)).size() is None
 
 
 @pytest.mark.parametrize("mishap", ["gone", "cut", "another"])

@@ -10,19 +10,13 @@ import pytest
 
 from tests.conformance.join import at
 from tests.conformance.strategies import INSTANT
-from tests.operators.enrich.enrichment import Enrichment, unhurried
+from tests.operators.enrich.enrichment import UNHURRIED, Enrichment
 from tests.oracle import assert_same_rows
 from watersmeet.testing import LocalEnrich, LocalStream
 
 STREAM = pa.schema([("k", pa.int64()), ("t", INSTANT)])
 MASTER = pa.table({"k": [*range(100)], "x": [*range(100)]})
-SMALL = {"cache": 0, "resident": 0, "partition": 100}
-
-
-@pytest.fixture(autouse=True)
-def _nothing_is_cheap() -> Any:
-    with unhurried():
-        yield
+SMALL = UNHURRIED | {"cache": 0, "resident": 0, "partition": 100}
 
 
 def waiting(delay: str = "0 seconds", **further: Any) -> Enrichment:
@@ -129,10 +123,12 @@ def test_a_row_that_is_late_or_has_no_time_does_not_wait(tmp_path: Path) -> None
 
 def test_cheap_reading_is_done_at_once(tmp_path: Path) -> None:
     given = waiting()
-    with unhurried(at_once=1e12):
-        local = given.start(str(tmp_path))
-        for second in range(5):
-            assert local.batch(rows(range(100), second)).num_rows == 100
+    policy = SMALL | {"at_once": 1e12}
+    local = Enrichment(given.stream, MASTER, "k", policy=policy, further=given.further).start(
+        str(tmp_path)
+    )
+    for second in range(5):
+        assert local.batch(rows(range(100), second)).num_rows == 100
 
 
 def test_a_key_that_cannot_be_in_the_table_does_not_wait(tmp_path: Path) -> None:

@@ -10,8 +10,10 @@ both are dealt by the same hash of the code (:mod:`watersmeet.rows.shard`). A fo
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import time
 from dataclasses import asdict, dataclass
 
 import pyarrow as pa
@@ -20,22 +22,16 @@ from watersmeet.operators.enrich.partitions import PartitionWriter
 from watersmeet.operators.enrich.table import TableShard
 from watersmeet.rows.columns import codes_of, times_of
 from watersmeet.rows.route import ByKey
+from watersmeet.spec.enrich import TableSize
 from watersmeet.state.index import sort_order
 
 #: The format of the files. A change after which old files cannot be read raises it.
 FORMAT = 1
 _SUMMARY = "table.json"
-
-
-@dataclass(frozen=True)
-class Summary:
-    """What a staged table has in all."""
-
-    shards: int
-    rows: int
-    bytes: int
-    partitions: int
-    format: int = FORMAT
+#: A version that no step has used for this many seconds belongs to a query that has ended.
+IDLE_SECONDS = 24 * 3600
+#: When it was used last is known to this many seconds.
+_TOUCH_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -53,21 +49,34 @@ class StagedTable:
         """The rows of one shard."""
         return TableShard.open(shard_base(self.folder, number))
 
-    def summary(self) -> Summary | None:
+    def size(self) -> TableSize | None:
         """What there is; None if the folder is not complete, or of another format."""
         try:
             with open(os.path.join(self.folder, _SUMMARY)) as file:
                 known = json.load(file)
         except (OSError, ValueError):
             return None
-        return Summary(**known) if known.get("format") == FORMAT else None
+        return TableSize(**known) if known.pop("format", None) == FORMAT else None
 
-    def complete(self, summary: Summary) -> None:
+    def complete(self, size: TableSize) -> None:
         """Note that all files are there."""
         path = os.path.join(self.folder, _SUMMARY)
         with open(f"{path}.tmp", "w") as file:
-            json.dump(asdict(summary), file)
+            json.dump({"format": FORMAT, **asdict(size)}, file)
         os.replace(f"{path}.tmp", path)
+
+    def used_at(self) -> float:
+        """When it was used last, or its folder made, in seconds since 1970."""
+        try:
+            return os.stat(os.path.join(self.folder, _SUMMARY)).st_mtime
+        except FileNotFoundError:
+            return os.stat(self.folder).st_mtime
+
+    def touch(self) -> None:
+        """Note that it is in use."""
+        with contextlib.suppress(OSError):
+            if time.time() - self.used_at() > _TOUCH_SECONDS:
+                os.utime(os.path.join(self.folder, _SUMMARY))
 
 
 def shard_base(folder: str, number: int) -> str:
@@ -91,7 +100,7 @@ def stage(rows: pa.RecordBatch, folder: str, *, shards: int, partition: int) -> 
         writers.append(writer)
     staged = StagedTable(folder)
     staged.complete(
-        Summary(
+        TableSize(
             shards,
             rows=sum(writer.total("rows") for writer in writers),
             bytes=sum(writer.total("memory") for writer in writers),

@@ -77,6 +77,7 @@ class Enrich:
         counters: EnrichCounters,
     ) -> Iterator[pa.RecordBatch]:
         """Results of one micro-batch, in pieces."""
+        self.staged.touch()
         step = Step.begin(self.layout, self.staged.shard(state.shard.number), state, counters)
         for results in step.results(chunks, watermark):
             counters.results += len(results)

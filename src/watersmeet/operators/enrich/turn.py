@@ -130,7 +130,7 @@ class Turn:
             return None
         return pace(
             len(self._table),
-            at_once_ns=self.expected_ns,
+            cheap=self.expected_ns <= self._layout.policy.at_once,
             max_wait=self._max_batches,
             rows=progress.missed,
             v_S=progress.width,

@@ -1,0 +1,91 @@
+"""What names a staged table: what it was made from.
+
+A table that is read from files, by a query over them that always gives the same, is known by the
+query's text and by its files' paths, sizes and times. Of any other table nobody can tell whether
+it has changed; it is known by its plan, within this application.
+
+How it is staged is part of the name too: its columns, its keys, the number of shards.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.sql import DataFrame, SparkSession
+
+from watersmeet.operators.enrich.staged import FORMAT
+from watersmeet.rows.layout import RowLayout
+
+#: How many fields Spark writes of a plan: all of them.
+_FIELDS = "spark.sql.debug.maxToStringFields"
+#: What gives something else each time, or something that its text does not tell.
+_UNKNOWN = re.compile(r"UDF|[Cc]urrent(Date|Time|Timestamp)|LocalTimestamp|Now\b|Python|Lambda")
+
+
+def identity(df: DataFrame, layout: RowLayout, *, shards: int, partition: int) -> str:
+    """The name of the staged table."""
+    source = _files(df)
+    if source is None:
+        spark = df.sparkSession
+        source = f"{spark.sparkContext.applicationId} {df.semanticHash()}"
+    made = repr((FORMAT, source, layout, df.schema.json(), shards, partition))
+    return hashlib.sha256(made.encode()).hexdigest()[:32]
+
+
+def _files(df: DataFrame) -> str | None:
+    """The text of a query over files, and what is known of these; None if it is not one."""
+    jdf: Any = df._jdf
+    plan = jdf.queryExecution().analyzed()
+    try:
+        if not plan.deterministic() or _UNKNOWN.search(plan.toJSON()):
+            return None
+        if not all(_is_of_files(leaf) for leaf in _scala(plan.collectLeaves())):
+            return None
+        with _all_fields(df.sparkSession):
+            text = plan.canonicalized().toString()
+        return f"{text}\n{sorted(_statuses(df))}"
+    except Py4JError:
+        return None
+
+
+def _is_of_files(leaf: Any) -> bool:
+    """Is a leaf of a plan a relation over files, as Spark's own formats are?"""
+    if leaf.getClass().getSimpleName() != "LogicalRelation":
+        return False
+    return bool(leaf.relation().getClass().getSimpleName() == "HadoopFsRelation")
+
+
+def _statuses(df: DataFrame) -> Iterator[tuple[str, int, int]]:
+    """The path, the size and the time of each file that a table is read from."""
+    spark = df.sparkSession
+    jvm: Any = spark._jvm
+    configuration = spark._jsc.hadoopConfiguration()
+    for name in df.inputFiles():
+        path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(name))
+        status = path.getFileSystem(configuration).getFileStatus(path)
+        yield name, status.getLen(), status.getModificationTime()
+
+
+def _scala(sequence: Any) -> Iterator[Any]:
+    iterator = sequence.iterator()
+    while iterator.hasNext():
+        yield iterator.next()
+
+
+@contextmanager
+def _all_fields(spark: SparkSession) -> Iterator[None]:
+    """Spark shortens the texts of wide plans, unless it is told not to."""
+    before = spark.conf.get(_FIELDS, None)
+    spark.conf.set(_FIELDS, str(2**31 - 1))
+    try:
+        yield
+    finally:
+        if before is None:
+            spark.conf.unset(_FIELDS)
+        else:
+            spark.conf.set(_FIELDS, before)
