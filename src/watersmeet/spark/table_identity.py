@@ -44,11 +44,12 @@ def _files(df: DataFrame) -> str | None:
     try:
         if not plan.deterministic() or _UNKNOWN.search(plan.toJSON()):
             return None
-        if not all(_is_of_files(leaf) for leaf in _scala(plan.collectLeaves())):
+        leaves = [*_scala(plan.collectLeaves())]
+        if not all(_is_of_files(leaf) for leaf in leaves):
             return None
         with _all_fields(df.sparkSession):
             text = plan.canonicalized().toString()
-        return f"{text}\n{sorted(_statuses(df))}"
+        return f"{text}\n{[sorted(_statuses(leaf)) for leaf in leaves]}"
     except Py4JError:
         return None
 
@@ -60,15 +61,10 @@ def _is_of_files(leaf: Any) -> bool:
     return bool(leaf.relation().getClass().getSimpleName() == "HadoopFsRelation")
 
 
-def _statuses(df: DataFrame) -> Iterator[tuple[str, int, int]]:
-    """The path, the size and the time of each file that a table is read from."""
-    spark = df.sparkSession
-    jvm: Any = spark._jvm
-    configuration = spark._jsc.hadoopConfiguration()
-    for name in df.inputFiles():
-        path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(name))
-        status = path.getFileSystem(configuration).getFileStatus(path)
-        yield name, status.getLen(), status.getModificationTime()
+def _statuses(leaf: Any) -> Iterator[tuple[str, int, int]]:
+    """The path, the size and the time of each file of a relation, as Spark has listed them."""
+    for status in _scala(leaf.relation().location().allFiles()):
+        yield status.getPath().toString(), status.getLen(), status.getModificationTime()
 
 
 def _scala(sequence: Any) -> Iterator[Any]:

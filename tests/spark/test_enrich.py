@@ -1,0 +1,273 @@
+"""wm.enrich on Spark: the table is staged once, and every row is answered."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import watersmeet as wm
+from tests.oracle import Stream, assert_same_rows, sql_join
+from tests.spark.streams import TIMESTAMP, at, read, result, rows_of, run, start, table, write
+from watersmeet.spark.staging import remove_idle
+from watersmeet.spec.enrich import ENRICH_TYPES
+
+pytestmark = pytest.mark.spark
+
+VIEWS = {"product": pa.int64(), "seen": TIMESTAMP, "view": pa.int64()}
+PRODUCTS = {"product": pa.int64(), "name": pa.string(), "price": pa.float64()}
+
+
+def views(batches: int = 3, rows: int = 60, *, seed: int = 1) -> list[pa.Table]:
+    """Micro-batches of a stream, a minute each, of which some keys are in no table."""
+    dice = random.Random(seed)
+    return [
+        rows_of(
+            [
+                (
+                    None if dice.random() < 0.05 else int(dice.paretovariate(0.6)) % 60,
+                    at(60 * batch + dice.uniform(0, 59)),
+                    batch * rows + number,
+                )
+                for number in range(rows)
+            ],
+            **VIEWS,
+        )
+        for batch in range(batches)
+    ]
+
+
+def products(count: int = 50) -> pa.Table:
+    """Every fifth product is there twice, and one has no key."""
+    keys = [*range(count), *range(0, count, 5), None]
+    return rows_of([(key, f"product {key}", n / 4) for n, key in enumerate(keys)], **PRODUCTS)
+
+
+def expected(batches: list[pa.Table], master: pa.Table, how: str = "inner") -> pa.Table:
+    streams = {
+        "views": Stream(pa.concat_tables(batches), ["product"]),
+        "products": Stream(master, ["product"]),
+    }
+    return sql_join(streams, how=how)
+
+
+def small(planned: wm.Enrichment, **policy: Any) -> wm.Enrichment:
+    """Little data does what much data does."""
+    given = {"partition": 400, "resident": 0, "cache": 4000} | policy
+    changed = replace(planned.plan, policy=replace(planned.plan.policy, **given))
+    return replace(planned, plan=changed)
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> str:
+    return str(tmp_path / "stage")
+
+
+def staged_tables(stage: str) -> list[str]:
+    return sorted(os.listdir(os.path.join(stage, "watersmeet-tables")))
+
+
+def as_table(spark: SparkSession, folder: Path, rows: pa.Table) -> DataFrame:
+    folder.mkdir(parents=True, exist_ok=True)
+    pq.write_table(rows, folder / "part.parquet")
+    return spark.read.parquet(str(folder))
+
+
+def as_stream(spark: SparkSession, folder: Path, batches: list[pa.Table]) -> wm.Stream:
+    write(folder, batches)
+    return wm.stream(read(spark, folder), "views", time="seen", delay="10 seconds")
+
+
+@pytest.mark.parametrize("how", ENRICH_TYPES)
+def test_every_row_is_answered(spark: SparkSession, tmp_path: Path, stage: str, how: str) -> None:
+    batches, master = views(), products()
+    stream = as_stream(spark, tmp_path / "views", batches)
+    given = as_table(spark, tmp_path / "products", master)
+    planned = small(wm.plan_enrich(stream, given, on="product", how=how, stage=stage))
+    query = start(planned.dataframe())
+    assert_same_rows(result(spark, query), expected(batches, master, how))
+    steps = wm.metrics(query)
+    assert all(isinstance(step, wm.EnrichMetrics) for step in steps)
+    assert sum(step.rows for step in steps) == 180
+    assert sum(step.hits for step in steps) > 0
+    last = [step for step in steps if step.rows][-1]
+    assert last.cached_keys > 0
+    assert last.state_rows == 0
+
+
+def test_rows_may_wait_and_none_is_left_waiting(
+    spark: SparkSession, tmp_path: Path, stage: str
+) -> None:
+    batches, master = views(8), products()
+    stream = as_stream(spark, tmp_path / "views", batches)
+    given = as_table(spark, tmp_path / "products", master)
+    planned = wm.plan_enrich(stream, given, on="product", max_wait="6 batches", stage=stage)
+    query = start(small(planned, at_once=-1.0, cache=0).dataframe(), tmp_path / "checkpoint")
+    assert_same_rows(result(spark, query), expected(batches, master))
+    steps = wm.metrics(query)
+    assert max(step.state_rows for step in steps) > 0
+    assert sum(step.waited for step in steps) > 0
+    assert steps[-1].state_rows == 0
+    # The last micro-batch has no data: the watermark had moved.
+    assert steps[-1].rows == 0
+
+
+def test_a_query_that_starts_again_finds_its_table_and_its_rows(
+    spark: SparkSession, tmp_path: Path, stage: str
+) -> None:
+    batches, master = views(6), products()
+    write(tmp_path / "views", batches[:3])
+    given = as_table(spark, tmp_path / "products", master)
+
+    def query() -> Any:
+        stream = wm.stream(
+            read(spark, tmp_path / "views"), "views", time="seen", delay="10 seconds"
+        )
+        planned = wm.plan_enrich(
+            stream, given, on="product", how="left", max_wait="9 batches", stage=stage
+        )
+        return start(small(planned, at_once=-1.0).dataframe(), tmp_path / "checkpoint")
+
+    first = result(spark, query())
+    (version,) = staged_tables(stage)
+    made = os.stat(os.path.join(stage, "watersmeet-tables", version, "0", "0.arrow")).st_mtime_ns
+    write(tmp_path / "views", batches[3:], first=3)
+    second = result(spark, query())
+    assert_same_rows(pa.concat_tables([first, second]), expected(batches, master, "left"))
+    assert staged_tables(stage) == [version]
+    again = os.stat(os.path.join(stage, "watersmeet-tables", version, "0", "0.arrow")).st_mtime_ns
+    assert again == made
+
+
+def test_queries_over_one_table_share_it_and_others_do_not(
+    spark: SparkSession, tmp_path: Path, stage: str
+) -> None:
+    batches, master = views(2), products()
+    stream = as_stream(spark, tmp_path / "views", batches)
+    given = as_table(spark, tmp_path / "products", master)
+    same = spark.read.parquet(str(tmp_path / "products"))
+    queries = [start(wm.enrich(stream, df, on="product", stage=stage)) for df in (given, same)]
+    for query in queries:
+        assert_same_rows(result(spark, query), expected(batches, master))
+    assert len(staged_tables(stage)) == 1
+    # Given another filter, another projection, or other files, then it is another table.
+    wm.enrich(stream, given.where("price > 3"), on="product", stage=stage)
+    assert len(staged_tables(stage)) == 2
+    wm.enrich(stream, given, on="product", how="semi", stage=stage)
+    assert len(staged_tables(stage)) == 3
+    pq.write_table(products(20), tmp_path / "products" / "more.parquet")
+    more = spark.read.parquet(str(tmp_path / "products"))
+    wm.enrich(stream, more, on="product", stage=stage)
+    assert len(staged_tables(stage)) == 4
+
+
+def test_a_table_from_no_files_is_staged_too(
+    spark: SparkSession, tmp_path: Path, stage: str
+) -> None:
+    batches, master = views(1), products()
+    stream = as_stream(spark, tmp_path / "views", batches)
+    given = spark.createDataFrame(master.to_pandas(), "product bigint, name string, price double")
+    given = given.withColumn("product", F.when(~F.isnan(F.col("product")), F.col("product")))
+    assert_same_rows(
+        run(wm.enrich(stream, given, on="product", stage=stage)), expected(batches, master)
+    )
+
+
+@pytest.mark.parametrize("how", ENRICH_TYPES)
+def test_an_empty_table(spark: SparkSession, tmp_path: Path, stage: str, how: str) -> None:
+    batches, master = views(1), products().slice(0, 0)
+    stream = as_stream(spark, tmp_path / "views", batches)
+    given = as_table(spark, tmp_path / "products", master)
+    found = run(wm.enrich(stream, given, on="product", how=how, stage=stage))
+    assert_same_rows(found, expected(batches, master, how))
+
+
+def test_a_batch_of_rows_is_enriched_in_one_run(
+    spark: SparkSession, tmp_path: Path, stage: str
+) -> None:
+    batches, master = views(2), products()
+    write(tmp_path / "views", batches)
+    rows = wm.stream(spark.read.parquet(str(tmp_path / "views")), "views")
+    given = wm.stream(as_table(spark, tmp_path / "products", master), "products")
+    where = "views.view % 2 = 0 AND products.price < 10"
+    found = table(wm.enrich(rows, given, on="product", how="left", where=where, stage=stage))
+    streams = {
+        "views": Stream(pa.concat_tables(batches), ["product"]),
+        "products": Stream(master, ["product"]),
+    }
+    assert_same_rows(found, sql_join(streams, how="left", where=where))
+
+
+def test_windows_follow_in_the_same_query(spark: SparkSession, tmp_path: Path, stage: str) -> None:
+    # Given rows that wait, and a count of them in windows of a minute,
+    batches, master = views(8), products()
+    end = rows_of([(1, at(3600), -1)], **VIEWS)
+    stream = as_stream(spark, tmp_path / "views", [*batches, end])
+    given = as_table(spark, tmp_path / "products", master)
+    planned = wm.plan_enrich(
+        stream, given, on="product", how="left", max_wait="6 batches", stage=stage
+    )
+    enriched = small(planned, at_once=-1.0, cache=0).dataframe()
+    counted = enriched.groupBy(F.window("seen", "1 minute")).count()
+    query = start(counted.select(F.col("window.start").alias("start"), "count"))
+    found = dict(zip(*result(spark, query).to_pydict().values(), strict=True))
+    # when the query has ended, then no row was late for its window.
+    assert sum(step.waited for step in wm.metrics(query)) > 0
+    everything = expected(batches, master, "left")
+    assert sum(found.values()) == everything.num_rows
+    assert len(found) == 8
+
+
+def test_a_staged_table_that_is_gone_is_said_and_made_again(
+    spark: SparkSession, tmp_path: Path, stage: str
+) -> None:
+    batches, master = views(1), products()
+    stream = as_stream(spark, tmp_path / "views", batches)
+    given = as_table(spark, tmp_path / "products", master)
+    enriched = wm.enrich(stream, given, on="product", stage=stage)
+    shutil.rmtree(stage)
+    with pytest.raises(StreamingQueryException, match="staged table"):
+        result(spark, start(enriched, tmp_path / "checkpoint"))
+    again = start(wm.enrich(stream, given, on="product", stage=stage), tmp_path / "checkpoint")
+    assert_same_rows(result(spark, again), expected(batches, master))
+
+
+def test_a_folder_that_cannot_be_written_to_is_said(spark: SparkSession, tmp_path: Path) -> None:
+    stream = as_stream(spark, tmp_path / "views", views(1))
+    given = as_table(spark, tmp_path / "products", products())
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(wm.errors.StagedTableError, match="stage="):
+        wm.enrich(stream, given, on="product", stage=str(tmp_path / "file"))
+
+
+def test_only_idle_tables_of_ours_are_removed(tmp_path: Path) -> None:
+    old, new = "0" * 32, "1" * 32
+    for name in (old, new, "something-else"):
+        (tmp_path / name).mkdir()
+    for name in (old, "something-else"):
+        os.utime(tmp_path / name, (0, 0))
+    remove_idle(str(tmp_path))
+    assert sorted(os.listdir(tmp_path)) == [new, "something-else"]
+
+
+def test_explain_says_how(spark: SparkSession, tmp_path: Path, stage: str) -> None:
+    stream = as_stream(spark, tmp_path / "views", views(1))
+    given = as_table(spark, tmp_path / "products", products())
+    planned = wm.plan_enrich(stream, given, on="product", max_wait="5 batches", stage=stage)
+    assert "not staged yet" in planned.explain()
+    planned.dataframe()
+    text = planned.explain()
+    assert "60 rows" in text
+    assert "main-memory join" in text
+    assert "after 5 micro-batches at most" in text
+    assert planned.schema.names == ["product", "seen", "view", "name", "price"]
