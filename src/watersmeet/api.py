@@ -325,6 +325,7 @@ def plan_enrich(
     where: str | PredicateFunction | None = None,
     memory: str | int = "256 MB",
     max_wait: Duration | int | None = None,
+    as_of: str | None = None,
     stage: str | None = None,
     name: str | None = None,
     tuning: EnrichTuning | None = None,
@@ -351,6 +352,7 @@ def plan_enrich(
         where=where,
         memory=memory,
         max_wait=max_wait,
+        as_of=as_of,
         name=name,
         tuning=tuning,
     )
@@ -385,6 +387,9 @@ def enrich(*args: Any, **kwargs: Any) -> DataFrame:
     max_wait
         How long a row may wait for its part of the table to be read: a number of micro-batches,
         like ``"10 batches"``, or a duration. By default each row is answered in its micro-batch.
+    as_of
+        The column of the table with the time from which on a row of it is valid. Each row of the
+        stream then matches one row of its key at most: the newest that is not newer than it.
     stage
         The folder in which tables are staged. Every executor must reach it as a path. By default
         that of ``spark.watersmeet.stage.folder``; else the session's folder of checkpoints, if it

@@ -63,6 +63,7 @@ def enrich_spec(
     where: str | PredicateFunction | None = None,
     memory: str | int = "256 MB",
     max_wait: object = None,
+    as_of: str | None = None,
     name: str | None = None,
     tuning: EnrichTuning | None = None,
 ) -> EnrichSpec:
@@ -75,7 +76,7 @@ def enrich_spec(
             "join two streams: wm.join([...])."
         )
     _check_plain(inputs)
-    inputs = tuple(with_time(given) for given in inputs)
+    inputs = with_time(stream), with_time(_versioned(stream, table, as_of))
     how = _enrich_type(how)
     keys = resolved_keys(inputs, on)
     key_types = compared_types(inputs, keys)
@@ -139,6 +140,25 @@ def _check_plain(inputs: Sequence[StreamSpec]) -> None:
                 f"stream {given.name!r}: unique, arrival and punctuation are for joins of two "
                 "streams: nothing waits for a key here. Leave them out."
             )
+
+
+def _versioned(stream: StreamSpec, table: StreamSpec, as_of: object) -> StreamSpec:
+    """The table, with the time from which on its rows are valid."""
+    if table.time is not None:
+        raise PlanError(
+            f"table: {table.name!r} has time={table.time!r}. A table has none; if its rows are "
+            f"versions that are valid from a time on, give as_of={table.time!r}."
+        )
+    if as_of is None:
+        return table
+    if not isinstance(as_of, str):
+        raise PlanError(f"as_of={as_of!r} is not a column's name, like 'valid_from'.")
+    if stream.time is None:
+        raise PlanError(
+            f"as_of={as_of!r}: the stream {stream.name!r} has no time as of which a version could "
+            "be valid. Give its time column: wm.stream(df, '...', time='...', delay='...')."
+        )
+    return replace(table, time=as_of)
 
 
 def _enrich_type(how: object) -> str:

@@ -86,7 +86,9 @@ def remove_idle(folder: str) -> None:
 def _write(df: DataFrame, layout: RowLayout, folder: str, *, shards: int, partition: int) -> None:
     """Write all rows of a table, and complete it."""
     ids = tuple(shard_ids(shards))
-    rows = encoded(df, layout).where(F.col(f"`{CODE}`").isNotNull())
+    rows = encoded(df, layout)
+    for name in {CODE, TIME} & {*rows.columns}:
+        rows = rows.where(F.col(f"`{name}`").isNotNull())  # others match nothing
     numbered = rows.mapInArrow(
         _Numbered(shards, ids), T.StructType([*rows.schema, T.StructField(_SHARD, T.IntegerType())])
     )

@@ -68,6 +68,11 @@ class EnrichSpec(EquiSpec):
     tuned: EnrichTuning = EnrichTuning()
 
     @property
+    def as_of(self) -> str | None:
+        """The column of the table with the time from which on a version of a key is valid."""
+        return self.streams[1].time
+
+    @property
     def carries_event_time(self) -> bool:
         """No column is added for it: the stream's own time column carries it on."""
         return False

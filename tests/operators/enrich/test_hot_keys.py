@@ -35,10 +35,10 @@ def test_all_rows_of_a_key_are_candidates_through_all_partitions(tmp_path: Path)
     cached, keys = hot.find(codes_of(stream))
     assert cached.tolist() == [False, True, True, True, True, True, False]
     found: dict[int, list[str]] = {}
-    for master, mine, theirs in hot.candidates(stream, np.flatnonzero(cached), keys, piece=200):
-        values = master.column("#1").take(pa.array(theirs)).to_pylist()
-        for row, value in zip(mine.tolist(), values, strict=True):
-            found.setdefault(row, []).append(value)
+    for there in hot.found(np.flatnonzero(cached), keys):
+        values = there.master.column("#1").to_pylist()
+        for row, low, high in zip(there.mine.tolist(), there.low, there.high, strict=True):
+            found.setdefault(row, []).extend(values[low:high])
     sevens = [f"7/{i}" for i in range(1, 31)]
     assert found == {1: ["2/0"], 3: sevens, 4: sevens, 5: ["9/31", "9/32"]}
 

@@ -13,14 +13,14 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.cost.disk_phase import scan_ns, scans, seek_ns
-from watersmeet.operators.enrich.answers import Candidates, Stopwatch, answers
+from watersmeet.operators.enrich.answers import Stopwatch, answers
+from watersmeet.operators.enrich.candidates import Found
 from watersmeet.operators.enrich.counters import EnrichCounters
 from watersmeet.operators.enrich.layout import EnrichLayout
 from watersmeet.operators.enrich.lookup import Visits
 from watersmeet.operators.enrich.state import EnrichState
 from watersmeet.operators.enrich.table import TableShard, in_order
 from watersmeet.rows.columns import Bools, Ints, codes_of
-from watersmeet.rows.output import piece_rows
 from watersmeet.state.probe import probe
 
 #: One partition in so many is read in the way that seems to cost more.
@@ -49,8 +49,7 @@ class DiskPhase:
 
     def answers(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The results of rows that ascend by code."""
-        candidates = self._candidates(rows)
-        yield from answers(self._layout, rows, candidates, watch=self._watch)
+        yield from answers(self._layout, rows, self._found(rows), watch=self._watch)
 
     def expected_ns(self, codes: Ints) -> float:
         """What it would take to find such codes, which ascend."""
@@ -59,7 +58,7 @@ class DiskPhase:
         scanning, seeking = scan_ns(visits.keys, sizes, reading), seek_ns(visits.keys, reading)
         return float(np.where(self._cheaper(visits), scanning, seeking).sum())
 
-    def _candidates(self, rows: pa.RecordBatch) -> Iterator[Candidates]:
+    def _found(self, rows: pa.RecordBatch) -> Iterator[Found]:
         codes = codes_of(rows)
         visits = Visits.of(self._table, codes)
         self._counters.probes += len(visits.wanted)
@@ -67,7 +66,9 @@ class DiskPhase:
         wanted = rows if len(visits.wanted) == len(rows) else rows.take(pa.array(visits.wanted))
         found = np.zeros(len(wanted), dtype=np.bool_)
         scanned = self._scanned(visits)
-        for visit, number in enumerate(visits.partitions.tolist()):
+        order = range(len(visits.partitions))
+        for visit in reversed(order) if self._layout.as_of else order:
+            number = int(visits.partitions[visit])
             low, high = int(visits.low[visit]), int(visits.high[visit])
             reading, began = Stopwatch(), self._watch.nanoseconds
             if scanned[visit]:
@@ -77,10 +78,9 @@ class DiskPhase:
                 partition = self._table.partition(number)
                 fresh = in_order(wanted.slice(low, high - low))
                 ranges = probe(fresh, partition, None, None)
-            found[low + ranges.searchers] = True
-            size = piece_rows(fresh.rows, partition.rows, limit=self._layout.policy.piece)
-            for mine, theirs in ranges.pieces(size):
-                yield partition.rows, visits.wanted[low + mine], theirs
+            mine = low + ranges.searchers
+            found[mine] = True
+            yield Found(partition.rows, visits.wanted[mine], ranges.low, ranges.high)
             finding = self._watch.nanoseconds - began
             self._measure(number, int(visits.keys[visit]), reading.nanoseconds, finding)
         if self.counts:

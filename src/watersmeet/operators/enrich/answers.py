@@ -12,13 +12,10 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 
+from watersmeet.operators.enrich.candidates import Found, candidates
 from watersmeet.operators.enrich.layout import STREAM, TABLE, EnrichLayout
 from watersmeet.operators.equi.sides import Sides
 from watersmeet.rows.columns import Bools
-from watersmeet.rows.output import Positions
-
-#: Master rows; positions of stream rows, and positions there of master rows with equal codes.
-Candidates = tuple[pa.RecordBatch, Positions, Positions]
 
 
 class Stopwatch:
@@ -38,16 +35,17 @@ class Stopwatch:
 def answers(
     layout: EnrichLayout,
     rows: pa.RecordBatch,
-    candidates: Iterable[Candidates],
+    found: Iterable[Found],
     *,
     only: Bools | None = None,
     watch: Stopwatch | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The results of stream rows; with ``only``, of those for which it is true. Candidates are
-    of these alone. The watch runs while results are made, not while others use them."""
+    """The results of stream rows, given where their master rows were found; with ``only``, of
+    those for which it is true, and master rows are of these alone. The watch runs while results
+    are made, not while others use them."""
     watch = watch or Stopwatch()
     matched = np.zeros(len(rows), dtype=np.bool_)
-    for master, mine, theirs in candidates:
+    for master, mine, theirs in candidates(layout, rows, found):
         with watch:
             sides: Sides = {STREAM: (rows, mine), TABLE: (master, theirs)}
             sides = layout.confirmed(sides)

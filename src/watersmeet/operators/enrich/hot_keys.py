@@ -25,13 +25,11 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.errors import StagedTableError
-from watersmeet.operators.enrich.answers import Candidates
+from watersmeet.operators.enrich.candidates import Found
 from watersmeet.operators.enrich.partitions import INDEX, PartitionWriter
 from watersmeet.operators.enrich.table import TableShard
 from watersmeet.rows.columns import Bools, Ints
-from watersmeet.rows.output import piece_rows
 from watersmeet.state.cache import TOUCH_SECONDS
-from watersmeet.state.probe import spread
 
 _KEYS = "keys"
 #: The bytes that a key takes besides its rows: code, number of rows and count.
@@ -104,20 +102,18 @@ class HotKeys:
             starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
             self.counts[keys[starts]] += np.diff(starts, append=len(keys))
 
-    def candidates(
-        self, rows: pa.RecordBatch, mine: Ints, keys: Ints, *, piece: int
-    ) -> Iterator[Candidates]:
-        """The master rows of stream rows, given as positions, with these keys."""
+    def found(self, mine: Ints, keys: Ints, *, backwards: bool = False) -> Iterator[Found]:
+        """Where the master rows of stream rows are, given as positions, that have these keys;
+        the partitions in order, or ``backwards``."""
         ends = np.cumsum(self.rows)
         low, high = (ends - self.rows)[keys], ends[keys]
-        for offset, partition in self._placed():
+        placed = [*self._placed()]
+        for offset, partition in reversed(placed) if backwards else placed:
             stop = offset + len(partition)
-            inside = np.flatnonzero((low < stop) & (high > offset))
+            inside = np.flatnonzero((low < high) & (low < stop) & (high > offset))
             first = np.maximum(low[inside], offset) - offset
             last = np.minimum(high[inside], stop) - offset
-            size = piece_rows(rows, partition, limit=piece)
-            for row, place in spread(first, last, size):
-                yield partition, mine[inside[row]], place
+            yield Found(partition, mine[inside], first, last)
 
     def master(self, keep: Bools) -> Iterator[pa.RecordBatch]:
         """The master rows of some of the keys, in order."""

@@ -24,7 +24,8 @@ STREAM, TABLE = 0, 1
 @dataclass(frozen=True)
 class EnrichLayout:
     """All that the operator needs to know. ``inputs`` are the stream and the table; ``delay`` is
-    that of the stream's watermark, None if nothing wakes a shard."""
+    that of the stream's watermark, None if nothing wakes a shard. ``as_of``: does a row match
+    one version of its key at most, the one that is valid at its time?"""
 
     inputs: tuple[InputLayout, ...]
     how: str
@@ -32,6 +33,7 @@ class EnrichLayout:
     key_columns: tuple[str, ...]
     output: Output
     predicate: Predicate | None
+    as_of: bool
     delay: int | None
     max_wait: Wait | None
     caches: bool
@@ -94,6 +96,7 @@ def lay_out(
         key_columns=tuple(key_name(i) for i in range(len(spec.key_types))),
         output=Output(output, sources(spec.output, layouts), spec.exact),
         predicate=predicate,
+        as_of=spec.as_of is not None,
         delay=spec.delay if policy.wakes else None,
         max_wait=spec.max_wait,
         caches=spec.tuned.cache,
@@ -110,8 +113,10 @@ def fingerprint(spec: EnrichSpec, shards: int, stored: Sequence[str]) -> str:
     columns = [(column.name, column.type) for column in stream.columns]
     digest = hashlib.sha256(repr((columns, stream.time, spec.key_types)).encode()).hexdigest()[:12]
     needed = hashlib.sha256(repr(stored).encode()).hexdigest()[:12]
+    valid = "" if spec.as_of is None else f" as of {spec.as_of}"
     return (
         f"{spec.how} enrichment of {stream.name} [{', '.join(spec.keys[STREAM])}] from "
-        f"{table.name} [{', '.join(spec.keys[TABLE])}]; spark.sql.shuffle.partitions {shards}; "
-        f"column names and types {digest}; stored columns {needed}"
+        f"{table.name} [{', '.join(spec.keys[TABLE])}]{valid}; "
+        f"spark.sql.shuffle.partitions {shards}; column names and types {digest}; "
+        f"stored columns {needed}"
     )

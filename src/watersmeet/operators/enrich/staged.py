@@ -11,16 +11,18 @@ both are dealt by the same hash of the code (:mod:`watersmeet.rows.shard`). A fo
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import time
 from dataclasses import asdict, dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from watersmeet.operators.enrich.partitions import PartitionWriter
 from watersmeet.operators.enrich.table import TableShard
-from watersmeet.rows.columns import codes_of, times_of
+from watersmeet.rows.columns import CODE, TIME, codes_of, times_of
 from watersmeet.rows.route import ByKey
 from watersmeet.spec.enrich import TableSize
 from watersmeet.state.index import sort_order
@@ -84,10 +86,16 @@ def shard_base(folder: str, number: int) -> str:
     return os.path.join(folder, str(number), "")
 
 
+def matchable(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows that may match: none with a null key, nor, where rows are valid from a time on,
+    with a null time."""
+    needed = [rows.column(name).is_valid() for name in (CODE, TIME) if name in rows.schema.names]
+    return rows.filter(functools.reduce(pc.and_, needed))
+
+
 def stage(rows: pa.RecordBatch, folder: str, *, shards: int, partition: int) -> StagedTable:
-    """Stage a table that is in memory, from rows as they are stored. Rows with a null key match
-    nothing and are left out."""
-    rows = rows.filter(rows.column(0).is_valid())
+    """Stage a table that is in memory, from rows as they are stored."""
+    rows = matchable(rows)
     dealt = dict(ByKey().deal(rows, shards)) if len(rows) else {}
     writers = []
     for number in range(shards):

@@ -185,8 +185,8 @@ class Step:
             return rows
         cached, keys = self.hot.find(codes_of(rows))
         mine = np.flatnonzero(cached)
-        candidates = self.hot.candidates(rows, mine, keys, piece=self.layout.policy.piece)
-        yield from answers(self.layout, rows, candidates, only=cached)
+        found = self.hot.found(mine, keys, backwards=self.layout.as_of)
+        yield from answers(self.layout, rows, found, only=cached)
         self.hot.count(keys)
         self.counters.hits += len(mine)
         return rows.filter(pa.array(~cached))

@@ -31,6 +31,9 @@ def _condition(spec: EnrichSpec) -> Node:
         f"{stream.name}.{mine} = {table.name}.{other}"
         for mine, other in zip(*spec.keys, strict=True)
     ]
+    if spec.as_of is not None:
+        newest = f"the newest {table.name}.{spec.as_of} <= {stream.name}.{stream.time}"
+        terms.append(newest)
     if spec.where is not None:
         terms.append(f"({spec.where})")
     return Node(
