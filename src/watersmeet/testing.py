@@ -45,7 +45,7 @@ from watersmeet.errors import (
 from watersmeet.operators.base import END_OF_TIME, Counters, Operator, merged
 from watersmeet.operators.enrich.layout import EnrichLayout
 from watersmeet.operators.enrich.layout import lay_out as lay_out_enrich
-from watersmeet.operators.enrich.staged import StagedTable, stage
+from watersmeet.operators.enrich.staged import StagedTable, Versions, stage
 from watersmeet.operators.enrich.step import Enrich
 from watersmeet.operators.equi.layout import lay_out
 from watersmeet.operators.equi.step import EquiJoin
@@ -335,7 +335,7 @@ class LocalEnrich:
         known = staged or (restart and restart.staged)
         self.staged: StagedTable = known or self.stage(table)
         self.run: LocalRun = LocalRun(
-            Enrich(self.layout, self.staged),
+            Enrich(self.layout, self.staged, self._versions() if spec.refresh else None),
             [LocalInput(ByKey(), spec.delay if spec.streams[0].time else None)],
             shards=shards,
             folder=os.path.join(self.folder, "cache"),
@@ -348,6 +348,13 @@ class LocalEnrich:
         rows = self._encoded(1, table) or encoded(_empty(table.schema), self.layout.inputs[1].rows)
         policy = self.plan.policy
         return stage(rows, folder, shards=policy.shards, partition=policy.partition)
+
+    def refresh(self, table: pa.Table) -> None:
+        """Another version of the table, for the steps after the next one."""
+        self._versions().set(self.stage(table).version)
+
+    def _versions(self) -> Versions:
+        return Versions(self.folder, "table")
 
     def batch(self, rows: pa.Table | None = None) -> pa.Table:
         """One micro-batch of new rows, or without any."""

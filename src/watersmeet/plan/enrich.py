@@ -63,6 +63,8 @@ def enrich_spec(
     where: str | PredicateFunction | None = None,
     memory: str | int = "256 MB",
     max_wait: object = None,
+    refresh: object = None,
+    retry: object = None,
     as_of: str | None = None,
     name: str | None = None,
     tuning: EnrichTuning | None = None,
@@ -95,6 +97,8 @@ def enrich_spec(
         goal="throughput",
         memory=sizes.parse(memory, argument="memory"),
         max_wait=_wait(inputs[0], max_wait),
+        refresh=_refresh(inputs[0], refresh),
+        retry=_retry(inputs[0], retry, refresh),
         tuned=_tuning(tuning),
     )
     return replace(spec, output=result_columns(spec))
@@ -197,6 +201,35 @@ def _wait(stream: StreamSpec, given: object) -> Wait | None:
             raise PlanError(f"max_wait={given!r}: give one micro-batch or more.")
         return Wait(batches=batches)
     return Wait(microseconds=durations.parse(given, argument="max_wait"))
+
+
+def _refresh(stream: StreamSpec, given: object) -> int | None:
+    """How often the table is staged anew."""
+    if given is None:
+        return None
+    if not stream.streaming:
+        raise PlanError(f"refresh={given!r}: it is for streams; a batch run reads a table once.")
+    microseconds = durations.parse(given, argument="refresh")
+    if microseconds < 1_000_000:
+        raise PlanError(f"refresh={given!r}: give a second or more, like '10 minutes'.")
+    return microseconds
+
+
+def _retry(stream: StreamSpec, given: object, refresh: object) -> int | None:
+    """For how long a row without a match is retried."""
+    if given is None:
+        return None
+    if refresh is None:
+        raise PlanError(
+            f"retry={given!r}: a row waits for a newer version of the table, and there is none "
+            "without refresh: give refresh='10 minutes', or leave out retry."
+        )
+    if stream.time is None:
+        raise PlanError(
+            f"retry={given!r}: the stream {stream.name!r} has no time by which a row has waited "
+            "long enough. Give its time column, or leave out retry."
+        )
+    return durations.parse(given, argument="retry")
 
 
 def _tuning(tuning: object) -> EnrichTuning:

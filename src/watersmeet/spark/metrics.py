@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from watersmeet.operators.base import Largest, StreamCounters
-from watersmeet.operators.enrich.counters import EnrichCounters
+from watersmeet.operators.enrich.counters import TABLE_VERSION, EnrichCounters
 from watersmeet.operators.equi.counters import EquiCounters, EquiStreamCounters
 from watersmeet.spark.counters import COUNTERS, FAMILY, LARGEST, NAME, NOTES, STEP
 
@@ -116,7 +116,8 @@ class EnrichMetrics(StepMetrics):
     ``cached_bytes`` bytes. ``sought`` and ``scanned`` partitions of the table were read, in either
     way, and ``skipped`` ones were not; ``seeks`` keys were sought. ``waited`` rows were answered
     after their micro-batch; ``state_rows`` wait now, for at most ``oldest_wait`` micro-batches so
-    far. ``cycles`` have ended, over all shards.
+    far. ``cycles`` have ended, over all shards. ``retried`` rows without a match wait for a newer
+    version of the table, ``given_up`` ones have waited in vain.
     """
 
     hits: int
@@ -129,6 +130,14 @@ class EnrichMetrics(StepMetrics):
     cycles: int
     waited: int
     oldest_wait: int
+    retried: int
+    given_up: int
+
+    @property
+    def versions(self) -> set[str]:
+        """The versions of the table that rows were answered from."""
+        prefix = TABLE_VERSION
+        return {note.removeprefix(prefix) for note in self.notes if note.startswith(prefix)}
 
     @property
     def hit_rate(self) -> float:

@@ -61,10 +61,14 @@ class EnrichSpec(EquiSpec):
     """A planned semi-stream join: ``streams`` are the stream and the table.
 
     ``memory`` is for the whole query, in bytes. ``max_wait`` is how long a row may wait; None: it
-    is answered in its micro-batch."""
+    is answered in its micro-batch. ``refresh`` is how often the table is staged anew, and
+    ``retry`` for how long a row without a match waits for a newer version, both in
+    microseconds."""
 
     memory: int = 0
     max_wait: Wait | None = None
+    refresh: int | None = None
+    retry: int | None = None
     tuned: EnrichTuning = EnrichTuning()
 
     @property
@@ -78,9 +82,17 @@ class EnrichSpec(EquiSpec):
         return False
 
     @property
+    def delay(self) -> int:
+        """How far the watermark stays behind the stream. Rows that are retried must not be late
+        when they leave, so it stays behind for as long as they are."""
+        stream = self.streams[0]
+        held_back = 0 if stream.watermarked else self.retry or 0
+        return (stream.delay or 0) + held_back
+
+    @property
     def time_goes_on(self) -> bool:
         """Does the stream's time column stay the event time, for Spark?"""
-        return self.timers
+        return self.timers and not (self.retry is not None and self.streams[0].watermarked)
 
 
 @dataclass(frozen=True)

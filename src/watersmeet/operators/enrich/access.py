@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.cost.disk_phase import scan_ns, scans, seek_ns
-from watersmeet.operators.enrich.answers import Stopwatch, answers
+from watersmeet.operators.enrich.answers import Stopwatch, Unmatched, answers
 from watersmeet.operators.enrich.candidates import Found
 from watersmeet.operators.enrich.counters import EnrichCounters
 from watersmeet.operators.enrich.layout import EnrichLayout
@@ -47,9 +47,12 @@ class DiskPhase:
         self.counts = counts
         self._watch = Stopwatch()
 
-    def answers(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    def answers(
+        self, rows: pa.RecordBatch, unmatched: Unmatched | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """The results of rows that ascend by code."""
-        yield from answers(self._layout, rows, self._found(rows), watch=self._watch)
+        found, watch = self._found(rows), self._watch
+        yield from answers(self._layout, rows, found, unmatched=unmatched, watch=watch)
 
     def expected_ns(self, codes: Ints) -> float:
         """What it would take to find such codes, which ascend."""

@@ -7,7 +7,7 @@ or that it has none, are known when the call is over.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,7 @@ import pyarrow as pa
 from watersmeet.operators.enrich.candidates import Found, candidates
 from watersmeet.operators.enrich.layout import STREAM, TABLE, EnrichLayout
 from watersmeet.operators.equi.sides import Sides
-from watersmeet.rows.columns import Bools
+from watersmeet.rows.columns import Bools, Ints
 
 
 class Stopwatch:
@@ -32,17 +32,23 @@ class Stopwatch:
         self.nanoseconds += time.perf_counter_ns() - self._began
 
 
+#: What becomes of rows without a match, given as positions.
+Unmatched = Callable[[pa.RecordBatch, Ints], Iterator[pa.RecordBatch]]
+
+
 def answers(
     layout: EnrichLayout,
     rows: pa.RecordBatch,
     found: Iterable[Found],
     *,
     only: Bools | None = None,
+    unmatched: Unmatched | None = None,
     watch: Stopwatch | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The results of stream rows, given where their master rows were found; with ``only``, of
-    those for which it is true, and master rows are of these alone. The watch runs while results
-    are made, not while others use them."""
+    those for which it is true, and master rows are of these alone. What becomes of rows without a
+    match depends on the join, unless ``unmatched`` says so. The watch runs while results are made,
+    not while others use them."""
     watch = watch or Stopwatch()
     matched = np.zeros(len(rows), dtype=np.bool_)
     for master, mine, theirs in candidates(layout, rows, found):
@@ -54,6 +60,8 @@ def answers(
         yield from made
     if layout.how == "semi":
         yield from layout.output.alone(STREAM, rows, np.flatnonzero(matched))
+    without = np.flatnonzero(~matched if only is None else only & ~matched)
+    if unmatched is not None:
+        yield from unmatched(rows, without)
     elif layout.preserved:
-        unmatched = ~matched if only is None else only & ~matched
-        yield from layout.output.alone(STREAM, rows, np.flatnonzero(unmatched))
+        yield from layout.output.alone(STREAM, rows, without)

@@ -25,7 +25,9 @@ STREAM, TABLE = 0, 1
 class EnrichLayout:
     """All that the operator needs to know. ``inputs`` are the stream and the table; ``delay`` is
     that of the stream's watermark, None if nothing wakes a shard. ``as_of``: does a row match
-    one version of its key at most, the one that is valid at its time?"""
+    one version of its key at most, the one that is valid at its time? ``retry``: do rows without
+    a match wait for a newer version of the table? They do until ``retry_beyond`` microseconds after
+    the watermark has reached their time."""
 
     inputs: tuple[InputLayout, ...]
     how: str
@@ -36,6 +38,8 @@ class EnrichLayout:
     as_of: bool
     delay: int | None
     max_wait: Wait | None
+    retry: bool
+    retry_beyond: int
     caches: bool
     access: str
     fingerprint: str
@@ -99,6 +103,8 @@ def lay_out(
         as_of=spec.as_of is not None,
         delay=spec.delay if policy.wakes else None,
         max_wait=spec.max_wait,
+        retry=spec.retry is not None and spec.timers,
+        retry_beyond=(spec.retry or 0) if spec.streams[STREAM].watermarked else 0,
         caches=spec.tuned.cache,
         access=spec.tuned.access,
         fingerprint=fingerprint(spec, policy.shards, sorted(layouts[STREAM].stored)),

@@ -76,15 +76,19 @@ class Migration:
         elif wrapped if progress.pace else progress.volume > progress.limit:
             self._end_cycle(hot)
 
-    def forget(self) -> None:
-        """Drop the cache, and what was counted: they are of another table."""
+    def renew(self) -> None:
+        """The table is another one: the same keys are cached, with what it has of them."""
         progress = self._state.progress
-        for name in (progress.hot, progress.coming):
-            if name is not None:
-                self._drop(name)
+        name = progress.coming if progress.phase == PHASE_OUT else progress.hot
+        codes = None if name is None else self._state.keys_of(name)[0]
+        for old in {progress.hot, progress.coming} - {None}:
+            self._drop(str(old))
         self._state.tally.clear()
         progress.hot = progress.coming = None
-        progress.phase, progress.volume = INCREMENTING, 0.0
+        progress.phase, progress.volume, progress.cursor = INCREMENTING, 0.0, 0
+        if codes is not None:
+            progress.hot = uuid.uuid4().hex
+            self._state.keep_keys(progress.hot, codes, master_counts(self._table, codes))
 
     # -- inside ---------------------------------------------------------------------
 

@@ -37,6 +37,66 @@ _TOUCH_SECONDS = 60
 
 
 @dataclass(frozen=True)
+class Versions:
+    """The versions of a table that changes, in the folder of all tables: a small file says which
+    one is current, and why the last attempt to make a newer one failed, if it did.
+
+    >>> import tempfile
+    >>> versions = Versions(tempfile.mkdtemp(), "prices")
+    >>> versions.current() is None
+    True
+    >>> versions.set("a1b2")
+    >>> versions.current().version, versions.failure()
+    ('a1b2', None)
+    >>> versions.fail("no column 'price'")
+    >>> versions.current().version, versions.failure()
+    ('a1b2', "no column 'price'")
+    """
+
+    folder: str
+    name: str
+
+    def current(self) -> StagedTable | None:
+        """The current version, if there is one."""
+        version = self._read().get("version")
+        return None if version is None else self.version(version)
+
+    def failure(self) -> str | None:
+        """Why there is no newer version, if making one has failed."""
+        return self._read().get("failure")
+
+    def set(self, version: str) -> None:
+        """Make a version the current one."""
+        self._write({"version": version})
+
+    def fail(self, why: str) -> None:
+        """Note that no newer version could be made."""
+        self._write({**self._read(), "failure": why})
+
+    def version(self, name: str) -> StagedTable:
+        """The version of that name."""
+        return StagedTable(os.path.join(self.folder, name))
+
+    @property
+    def _path(self) -> str:
+        return os.path.join(self.folder, f"{self.name}.current")
+
+    def _read(self) -> dict[str, str]:
+        try:
+            with open(self._path) as file:
+                known: dict[str, str] = json.load(file)
+                return known
+        except (OSError, ValueError):
+            return {}
+
+    def _write(self, known: dict[str, str]) -> None:
+        temporary = f"{self._path}.{os.getpid()}.tmp"
+        with open(temporary, "w") as file:
+            json.dump(known, file)
+        os.replace(temporary, self._path)
+
+
+@dataclass(frozen=True)
 class StagedTable:
     """A version of a table in a folder, which is named after it."""
 

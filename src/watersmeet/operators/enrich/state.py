@@ -34,18 +34,21 @@ INCREMENTING, SWITCHING, PHASE_OUT = "incrementing", "switching", "phase-out"
 class Progress:
     """Where a shard is. All of it is kept from step to step.
 
-    ``step`` counts the steps. ``cycle`` counts the cycles that have ended, ``phase`` is what the
-    migration does; ``cursor`` is the next partition to read, and ``pace`` how many a step reads
-    (None: all that its rows need). ``volume`` is the bytes of rows that the disk phase has
-    answered in this cycle, which ends at ``limit`` if it does not end with the table.
-    ``counted`` is the same since the counts of the cache began. ``hot`` and ``coming`` name the
-    cache, and the one that takes its place next. ``width`` is the mean bytes of a stream row
-    (v_S), ``missed`` the mean rows of a step that are not answered from the cache; ``greatest``
-    is the greatest event time that has come. ``began_ms`` is when the last step began, by the
-    clock, and ``interval_ms`` the mean time between two; ``visited`` counts the partitions that
-    were read."""
+    ``step`` counts the steps. ``version`` is that of the table that the last one has used, and
+    ``newer`` the one that the next one uses, if it is to be another. ``cycle`` counts the cycles
+    that have ended, ``phase`` is what the migration does; ``cursor`` is the next partition to
+    read, and ``pace`` how many a step reads (None: all that its rows need). ``volume`` is the
+    bytes of rows that the disk phase has answered in this cycle, which ends at ``limit`` if it
+    does not end with the table; ``counted`` is the same since the counts of the cache began.
+    ``hot`` and ``coming`` name the cache, and the one that takes its place next. ``width`` is the
+    mean bytes of a stream row (v_S), ``missed`` the mean rows of a step that are not answered
+    from the cache; ``greatest`` is the greatest event time that has come. ``began_ms`` is when
+    the last step began, by the clock, and ``interval_ms`` the mean time between two; ``visited``
+    counts the partitions that were read."""
 
     step: int = 0
+    version: str | None = None
+    newer: str | None = None
     cycle: int = 0
     phase: str = INCREMENTING
     cursor: int = 0
@@ -65,19 +68,23 @@ class Progress:
 
 class EnrichState(ShardState):
     """One shard of a semi-stream join. ``progress`` is where it is, ``reading`` what reading has
-    cost, ``waiting`` are the rows that wait, ``cached`` the keys and bytes in the cache of the last
+    cost, ``waiting`` are the rows that wait for their partition, ``retried`` those that wait for
+    a newer version of the table, ``cached`` the keys and bytes in the cache of the last
     step."""
 
     def __init__(
         self, layout: EnrichLayout, store: Store, shard: Shard, cache: SegmentCache
     ) -> None:
-        super().__init__(store, cache, shard=shard, fingerprint=layout.fingerprint, lengths=[None])
+        super().__init__(
+            store, cache, shard=shard, fingerprint=layout.fingerprint, lengths=[None, None]
+        )
         known = {field.name for field in fields(Progress)}
         kept: dict[str, Any] = self.section.get("progress", {})
         self.progress = Progress(**{name: kept[name] for name in known & kept.keys()})
         self.reading = Reading(**self.section.get("reading", {}))
         self.name: str = self.section.setdefault("name", uuid.uuid4().hex)
         self.waiting = Waiting(self.windows[0])
+        self.retried = Waiting(self.windows[1])
         self.cached = (0, 0)
 
     def local(self, name: str) -> str:
