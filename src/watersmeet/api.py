@@ -18,6 +18,7 @@ from watersmeet.spark import session
 from watersmeet.spark.backend import SparkBackend
 from watersmeet.spark.equi import build, result_schema
 from watersmeet.spark.inputs import check_punctuation, describe
+from watersmeet.spark.table_identity import relisted
 from watersmeet.spec.budget import Budget
 from watersmeet.spec.enrich import EnrichHow, EnrichTuning
 from watersmeet.spec.equi import Violations
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
+#: What ``on`` and ``where`` call a table that has no name of its own.
+TABLE_NAME = "table"
 Duration = str | timedelta
 Keys = str | Sequence[str]
 Arguments = ParamSpec("Arguments")
@@ -71,39 +74,23 @@ class Enrichment:
     """A validated call of :func:`enrich` that has not run yet; made by :func:`plan_enrich`."""
 
     plan: enriching.EnrichPlan
-    stream: Stream
-    table: Stream
-    folder: str
+    inputs: enriched.Inputs
 
     @property
     def schema(self) -> StructType:
         """The columns of the result."""
-        return result_schema(self.plan.spec, [self.stream.df, self.table.df])
+        return result_schema(self.plan.spec, [self.inputs.stream, self.inputs.table])
 
     def explain(self) -> str:
         """The plan as a tree: what matches, how the table is read, when rows are answered."""
         plan = self.plan
-        size = enriched.found(
-            plan.spec,
-            plan.policy,
-            plan.predicate,
-            self.stream.df,
-            self.table.df,
-            folder=self.folder,
-        )
-        return explain(replace(plan, folder=self.folder, size=size))
+        size = enriched.found(plan.spec, plan.policy, plan.predicate, self.inputs)
+        return explain(replace(plan, folder=self.inputs.folder, size=size))
 
     def dataframe(self) -> DataFrame:
         """The enriched stream, as a DataFrame. The table is staged now, unless it is there."""
         plan = self.plan
-        return enriched.build(
-            plan.spec,
-            plan.policy,
-            plan.predicate,
-            self.stream.df,
-            self.table.df,
-            folder=self.folder,
-        )
+        return enriched.build(plan.spec, plan.policy, plan.predicate, self.inputs)
 
 
 def stream(
@@ -318,13 +305,15 @@ def join(*args: Any, **kwargs: Any) -> DataFrame:
 
 def plan_enrich(
     stream: Stream,
-    table: DataFrame | Stream,
+    table: DataFrame | Stream | Callable[[], DataFrame],
     *,
     on: Keys | Mapping[str, Keys] | None = None,
     how: EnrichHow = "inner",
     where: str | PredicateFunction | None = None,
     memory: str | int = "256 MB",
     max_wait: Duration | int | None = None,
+    refresh: Duration | None = None,
+    retry: Duration | None = None,
     as_of: str | None = None,
     stage: str | None = None,
     name: str | None = None,
@@ -336,11 +325,7 @@ def plan_enrich(
             f"stream is a {type(stream).__name__}, not a stream: name it with "
             "wm.stream(df, 'name', time='...', delay='...') first"
         )
-    named = (
-        table
-        if isinstance(table, Stream)
-        else Stream(table, describe(table, "table", time=None, delay=None))
-    )
+    named, read = _table(table)
     spark = stream.df.sparkSession
     planned = enriching.plan_enrich(
         stream.spec,
@@ -352,12 +337,29 @@ def plan_enrich(
         where=where,
         memory=memory,
         max_wait=max_wait,
+        refresh=refresh,
+        retry=retry,
         as_of=as_of,
         name=name,
         tuning=tuning,
     )
     session.check(spark)
-    return Enrichment(planned, stream, named, enriched.stage_folder(spark, stage))
+    folder = enriched.stage_folder(spark, stage)
+    return Enrichment(planned, enriched.Inputs(stream.df, named.df, read, folder))
+
+
+def _table(
+    table: DataFrame | Stream | Callable[[], DataFrame],
+) -> tuple[Stream, Callable[[], DataFrame]]:
+    """A table with a name, and how it is read again."""
+    if isinstance(table, Stream):
+        return table, lambda: relisted(table.df)
+    if callable(table):
+        df = table()
+        return Stream(df, describe(df, TABLE_NAME, time=None, delay=None)), table
+    return Stream(table, describe(table, TABLE_NAME, time=None, delay=None)), lambda: relisted(
+        table
+    )
 
 
 @_takes_arguments_of(plan_enrich)
@@ -372,8 +374,8 @@ def enrich(*args: Any, **kwargs: Any) -> DataFrame:
     stream
         The stream, made by :func:`stream`; or a batch DataFrame, named in the same way.
     table
-        A batch DataFrame, with any number of rows for a key. ``where`` and ``on`` call it
-        ``table``; give ``wm.stream(df, "name")`` for another name.
+        A batch DataFrame, with any number of rows for a key; or a function that gives one. ``on``
+        and ``where`` call it ``table``; give ``wm.stream(df, "name")`` for another name.
     on
         The key: a column, a list of columns, or a dict from the names of stream and table to
         their column(s) where the names differ.
@@ -387,6 +389,13 @@ def enrich(*args: Any, **kwargs: Any) -> DataFrame:
     max_wait
         How long a row may wait for its part of the table to be read: a number of micro-batches,
         like ``"10 batches"``, or a duration. By default each row is answered in its micro-batch.
+    refresh
+        How often the table is read and staged anew. A newer version takes effect between two
+        micro-batches.
+    retry
+        How long a row without a match waits for a newer version of the table that has one. Then
+        it leaves without (left, anti), or is dropped and counted (inner, semi). The watermark
+        stays behind for as long.
     as_of
         The column of the table with the time from which on a row of it is valid. Each row of the
         stream then matches one row of its key at most: the newest that is not newer than it.

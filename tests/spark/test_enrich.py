@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from pyspark.sql import functions as F
 import watersmeet as wm
 from tests.oracle import Stream, assert_same_rows, sql_join
 from tests.spark.streams import TIMESTAMP, at, read, result, rows_of, run, start, table, write
+from watersmeet.operators.enrich.staged import StagedTable, Versions
 from watersmeet.spark.staging import remove_idle
 from watersmeet.spec.enrich import ENRICH_TYPES
 
@@ -251,13 +253,78 @@ def test_a_folder_that_cannot_be_written_to_is_said(spark: SparkSession, tmp_pat
 
 
 def test_only_idle_tables_of_ours_are_removed(tmp_path: Path) -> None:
-    old, new = "0" * 32, "1" * 32
-    for name in (old, new, "something-else"):
+    # Given tables that were used just now, two hours ago and long ago,
+    now, hours, days = "0" * 32, "1" * 32, "2" * 32
+    superseded, kept = "3" * 32, "4" * 32
+    for name in (now, hours, days, superseded, kept, "something-else"):
         (tmp_path / name).mkdir()
-    for name in (old, "something-else"):
+    for name in (superseded, kept):
+        StagedTable(str(tmp_path / name)).supersede()
+    StagedTable(str(tmp_path / kept)).keep()
+    for name in (hours, superseded, kept):
+        os.utime(tmp_path / name, (time.time() - 7200,) * 2)
+    for name in (days, "something-else"):
         os.utime(tmp_path / name, (0, 0))
+    # when idle ones are removed, then so are those of days ago, and those that have been
+    # superseded for hours; and nothing that is not ours.
     remove_idle(str(tmp_path))
-    assert sorted(os.listdir(tmp_path)) == [new, "something-else"]
+    assert sorted(os.listdir(tmp_path)) == [now, hours, kept, "something-else"]
+
+
+def test_a_table_is_read_anew_while_the_query_runs(
+    spark: SparkSession, tmp_path: Path, stage: str
+) -> None:
+    # Given a query that reads its table anew every second, and retries rows for an hour,
+    write(tmp_path / "views", [rows_of([(1, at(0), 0), (77, at(0), 1)], **VIEWS)])
+    as_table(spark, tmp_path / "products", rows_of([(1, "old", 1.0)], **PRODUCTS))
+    stream = wm.stream(read(spark, tmp_path / "views"), "views", time="seen", delay="1 second")
+    enriched = wm.enrich(
+        stream,
+        lambda: spark.read.parquet(str(tmp_path / "products")),
+        on="product",
+        refresh="1 second",
+        retry="1 hour",
+        stage=stage,
+    )
+    query = (
+        enriched.writeStream.format("memory")
+        .queryName("refreshed")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .start()
+    )
+    try:
+        query.processAllAvailable()
+        assert table(spark.table("refreshed"))["name"].to_pylist() == ["old"]
+        # when the table changes, and rows come,
+        new = rows_of([(1, "new", 2.0), (77, "late", 3.0)], **PRODUCTS)
+        pq.write_table(new, tmp_path / "products" / "part.parquet")
+        (series,) = [name for name in staged_tables(stage) if name.endswith(".current")]
+        versions = Versions(os.path.join(stage, "watersmeet-tables"), series[: -len(".current")])
+        before = versions.current()
+        until = time.time() + 60
+        while versions.current() == before:
+            assert time.time() < until, versions.failure()
+            time.sleep(0.2)
+        for number in (1, 2):
+            batch = rows_of([(1, at(10 * number), 10 * number)], **VIEWS)
+            write(tmp_path / "views", [batch], first=number)
+            query.processAllAvailable()
+        found = {row["view"]: row["name"] for row in table(spark.table("refreshed")).to_pylist()}
+        # then they are answered from it, and so is the row whose product was not there before;
+        assert found == {0: "old", 10: found[10], 20: "new", 1: "late"}
+        assert len(set.union(*(step.versions for step in wm.metrics(query)))) == 2
+        # and a table that lacks a column is refused, and the query goes on with the old one.
+        pq.write_table(new.drop_columns(["price"]), tmp_path / "products" / "part.parquet")
+        while versions.failure() is None:
+            assert time.time() < until
+            time.sleep(0.2)
+        assert "'price' is gone" in str(versions.failure())
+        batch = rows_of([(1, at(40), 40)], **VIEWS)
+        write(tmp_path / "views", [batch], first=3)
+        query.processAllAvailable()
+        assert any("'price' is gone" in note for note in wm.metrics(query)[-1].notes)
+    finally:
+        query.stop()
 
 
 def test_explain_says_how(spark: SparkSession, tmp_path: Path, stage: str) -> None:

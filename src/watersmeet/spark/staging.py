@@ -8,8 +8,8 @@ So a query that starts again finds it, and queries over the same table share it.
 a folder beside that and renamed when it is complete: of two queries that stage the same table at
 the same time, one gets the name and the other uses it.
 
-A version that no step has used for a day belongs to no query any more. It is removed when a table
-is staged in the same folder.
+A version that no step has used for a day belongs to no query any more; one that a newer version
+has superseded, after an hour. It is removed when a table is staged in the same folder.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import contextlib
 import os
 import re
 import shutil
-import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -31,7 +30,7 @@ from pyspark.sql import types as T
 
 from watersmeet.errors import StagedTableError
 from watersmeet.operators.enrich.partitions import PartitionWriter
-from watersmeet.operators.enrich.staged import IDLE_SECONDS, StagedTable, shard_base
+from watersmeet.operators.enrich.staged import StagedTable, shard_base
 from watersmeet.rows.columns import CODE, TIME
 from watersmeet.rows.layout import RowLayout
 from watersmeet.rows.shard import shard_numbers
@@ -73,13 +72,13 @@ def stage(
 
 
 def remove_idle(folder: str) -> None:
-    """Remove versions that no step has used for a day, and what failures have left. Anything
+    """Remove versions that belong to no query any more, and what failures have left. Anything
     else in the folder is not ours."""
     with contextlib.suppress(OSError):
         for entry in os.scandir(folder):
             if _OURS.fullmatch(entry.name):
                 with contextlib.suppress(OSError):
-                    if time.time() - StagedTable(entry.path).used_at() > IDLE_SECONDS:
+                    if StagedTable(entry.path).idle():
                         shutil.rmtree(entry.path, ignore_errors=True)
 
 

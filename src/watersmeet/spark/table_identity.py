@@ -13,6 +13,7 @@ import hashlib
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -27,17 +28,41 @@ _FIELDS = "spark.sql.debug.maxToStringFields"
 _UNKNOWN = re.compile(r"UDF|[Cc]urrent(Date|Time|Timestamp)|LocalTimestamp|Now\b|Python|Lambda")
 
 
-def identity(df: DataFrame, layout: RowLayout, *, shards: int, partition: int) -> str:
-    """The name of the staged table."""
-    source = _files(df)
-    if source is None:
-        spark = df.sparkSession
-        source = f"{spark.sparkContext.applicationId} {df.semanticHash()}"
-    made = repr((FORMAT, source, layout, df.schema.json(), shards, partition))
-    return hashlib.sha256(made.encode()).hexdigest()[:32]
+@dataclass(frozen=True)
+class Identity:
+    """``series`` names a table whatever it holds, ``version`` what it holds now. ``known``: can it
+    be told from another table of the same version that they hold the same?"""
+
+    series: str
+    version: str
+    known: bool
 
 
-def _files(df: DataFrame) -> str | None:
+def identity(df: DataFrame, layout: RowLayout, *, shards: int, partition: int) -> Identity:
+    """What names a table, and how it is staged."""
+    made = FORMAT, layout, df.schema.json(), shards, partition
+    read = _read_from(df)
+    if read is None:
+        text = f"{df.sparkSession.sparkContext.applicationId} {df.semanticHash()}"
+        return Identity(_digest(made, text), _digest(made, text), known=False)
+    text, files = read
+    return Identity(_digest(made, text), _digest(made, text, files), known=True)
+
+
+def relisted(df: DataFrame) -> DataFrame:
+    """The same table, with the files that there are by now."""
+    jdf: Any = df._jdf
+    for leaf in _scala(jdf.queryExecution().analyzed().collectLeaves()):
+        if _is_of_files(leaf):
+            leaf.relation().location().refresh()
+    return df.select("*")
+
+
+def _digest(*parts: object) -> str:
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
+
+
+def _read_from(df: DataFrame) -> tuple[str, str] | None:
     """The text of a query over files, and what is known of these; None if it is not one."""
     jdf: Any = df._jdf
     plan = jdf.queryExecution().analyzed()
@@ -49,7 +74,7 @@ def _files(df: DataFrame) -> str | None:
             return None
         with _all_fields(df.sparkSession):
             text = plan.canonicalized().toString()
-        return f"{text}\n{[sorted(_statuses(leaf)) for leaf in leaves]}"
+        return text, repr([sorted(_statuses(leaf)) for leaf in leaves])
     except Py4JError:
         return None
 

@@ -32,6 +32,11 @@ FORMAT = 1
 _SUMMARY = "table.json"
 #: A version that no step has used for this many seconds belongs to a query that has ended.
 IDLE_SECONDS = 24 * 3600
+#: ... and one that has been superseded by a newer one, for this many.
+SUPERSEDED_SECONDS = 3600
+_SUPERSEDED = "superseded"
+#: ... unless a query uses it that does not look for newer ones.
+_KEPT = "kept"
 #: When it was used last is known to this many seconds.
 _TOUCH_SECONDS = 60
 
@@ -133,6 +138,27 @@ class StagedTable:
             return os.stat(os.path.join(self.folder, _SUMMARY)).st_mtime
         except FileNotFoundError:
             return os.stat(self.folder).st_mtime
+
+    def idle(self) -> bool:
+        """Has no step used it for so long that it belongs to no query?"""
+        superseded = self._has(_SUPERSEDED) and not self._has(_KEPT)
+        limit = SUPERSEDED_SECONDS if superseded else IDLE_SECONDS
+        return time.time() - self.used_at() > limit
+
+    def supersede(self) -> None:
+        """Note that a newer version has taken its place."""
+        self._mark(_SUPERSEDED)
+
+    def keep(self) -> None:
+        """Note that a query uses it that does not look for newer versions."""
+        self._mark(_KEPT)
+
+    def _has(self, name: str) -> bool:
+        return os.path.exists(os.path.join(self.folder, name))
+
+    def _mark(self, name: str) -> None:
+        with contextlib.suppress(OSError), open(os.path.join(self.folder, name), "w"):
+            pass
 
     def touch(self) -> None:
         """Note that it is in use."""
