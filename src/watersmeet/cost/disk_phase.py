@@ -23,6 +23,8 @@ from watersmeet.rows.columns import Ints as Counts
 
 #: The weight of a new measurement in the running average.
 _NEW = 0.2
+#: A measurement counts as this many times the average at most.
+_OUTLIER = 4.0
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,9 @@ class Reading:
 
 
 def _averaged(before: float | None, now: float) -> float:
-    return now if before is None else (1 - _NEW) * before + _NEW * now
+    """The average with a new measurement. One that is far above is taken as less: more often
+    than the disk, something else has held this process up."""
+    return now if before is None else (1 - _NEW) * before + _NEW * min(now, _OUTLIER * before)
 
 
 def seek_ns(keys: Counts, reading: Reading) -> np.ndarray:
