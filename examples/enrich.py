@@ -95,5 +95,6 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    with TemporaryDirectory() as folder:
+    # The table may just be staged anew when the folder is removed.
+    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         main(Path(folder))
