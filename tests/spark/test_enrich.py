@@ -22,7 +22,10 @@ import watersmeet as wm
 from tests.oracle import Stream, assert_same_rows, sql_join
 from tests.spark.streams import TIMESTAMP, at, read, result, rows_of, run, start, table, write
 from watersmeet.operators.enrich.staged import StagedTable, Versions
+from watersmeet.rows.layout import row_layout
+from watersmeet.spark.inputs import describe
 from watersmeet.spark.staging import remove_idle
+from watersmeet.spark.table_identity import identity
 from watersmeet.spec.enrich import ENRICH_TYPES
 
 pytestmark = pytest.mark.spark
@@ -182,6 +185,23 @@ def test_queries_over_one_table_share_it_and_others_do_not(
     more = spark.read.parquet(str(tmp_path / "products"))
     wm.enrich(stream, more, on="product", stage=stage)
     assert len(staged_tables(stage)) == 4
+
+
+def test_tables_in_different_folders_are_different_series(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    layout = row_layout(
+        describe(as_table(spark, tmp_path / "one", products()), "products", time=None, delay=None),
+        ["product"],
+        ["bigint"],
+        needed={"price"},
+    )
+    named = [
+        identity(as_table(spark, tmp_path / name, products()), layout, shards=2, partition=100)
+        for name in ("one", "two")
+    ]
+    assert named[0].series != named[1].series
+    assert named[0].version != named[1].version
 
 
 def test_a_table_from_no_files_is_staged_too(

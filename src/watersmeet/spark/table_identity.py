@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -74,7 +74,8 @@ def _read_from(df: DataFrame) -> tuple[str, str] | None:
             return None
         with _all_fields(df.sparkSession):
             text = plan.canonicalized().toString()
-        return text, repr([sorted(_statuses(leaf)) for leaf in leaves])
+        # The text of a relation does not say where its files are.
+        return f"{text}{_roots(leaves)}", repr([sorted(_statuses(leaf)) for leaf in leaves])
     except Py4JError:
         return None
 
@@ -84,6 +85,14 @@ def _is_of_files(leaf: Any) -> bool:
     if leaf.getClass().getSimpleName() != "LogicalRelation":
         return False
     return bool(leaf.relation().getClass().getSimpleName() == "HadoopFsRelation")
+
+
+def _roots(leaves: Sequence[Any]) -> list[list[str]]:
+    """The paths that each relation was read from."""
+    return [
+        sorted(path.toString() for path in _scala(leaf.relation().location().rootPaths()))
+        for leaf in leaves
+    ]
 
 
 def _statuses(leaf: Any) -> Iterator[tuple[str, int, int]]:
