@@ -42,7 +42,7 @@ from watersmeet.errors import (
     StreamNameError,
     did_you_mean,
 )
-from watersmeet.operators.base import END_OF_TIME, Counters, Operator, merged
+from watersmeet.operators.base import END_OF_TIME, Chunk, Counters, Operator, merged
 from watersmeet.operators.enrich.layout import EnrichLayout
 from watersmeet.operators.enrich.layout import lay_out as lay_out_enrich
 from watersmeet.operators.enrich.staged import StagedTable, Versions, stage
@@ -53,9 +53,9 @@ from watersmeet.plan.enrich import EnrichPlan, plan_enrich
 from watersmeet.plan.equi import plan_join
 from watersmeet.rows.columns import TIME, concat
 from watersmeet.rows.encode import encoded, flags
-from watersmeet.rows.predicate import Predicate
 from watersmeet.rows.route import ByKey, Route
 from watersmeet.rows.shard import Shard
+from watersmeet.rows.terms import Term
 from watersmeet.rows.types import arrow_type, canonical_schema, spark_name
 from watersmeet.spec.equi import EquiSpec
 from watersmeet.spec.output import OutputColumn
@@ -69,11 +69,15 @@ _CACHE_BYTES = 1 << 30
 
 @dataclass(frozen=True)
 class LocalStream:
-    """One input of a :class:`LocalJoin`: its columns, and what ``wm.stream`` takes."""
+    """One input of a :class:`LocalJoin`: its columns, and what ``wm.stream`` takes.
+
+    ``watermarked``: the stream brings its own watermark, as a DataFrame after ``withWatermark``
+    does, and ``delay`` is that watermark's."""
 
     schema: pa.Schema
     time: str | None = None
     delay: str | timedelta | None = None
+    watermarked: bool = False
     rows_per_second: float | None = None
     distinct_keys: float | None = None
     unique: bool = False
@@ -128,16 +132,22 @@ class LocalRun:
         emitted: list[Any] = []
         counted: list[Counters] = []
         for number, of_shard in enumerate(dealt):
-            state, counters = self.state(number), self.operator.counters()
             chunk = [concat(parts) if parts else None for parts in of_shard]
-            emitted += self.operator.step([chunk], self.watermark, state, counters)
-            if last:
-                emitted += self.operator.finish(state, counters)
-            state.commit()
-            self.operator.report(state, counters)
-            counted.append(counters)
+            emitted += self._step_shard(self.state(number), chunk, counted, last=last)
         self.counters = merged(counted)
         self._advance(rows)
+        return emitted
+
+    def pause(self) -> list[Any]:
+        """A micro-batch without data. As on Spark, it steps only the shards whose timer has fired:
+        one is set while a shard waits, and fires when the watermark has moved."""
+        emitted: list[Any] = []
+        counted = [self.operator.counters()]
+        for number in range(len(self.stores)):
+            state = self.state(number)
+            if state.timer is not None and state.timer <= self._milliseconds:
+                emitted += self._step_shard(state, [None] * len(self.inputs), counted)
+        self.counters = merged(counted)
         return emitted
 
     def finish(self) -> list[Any]:
@@ -149,6 +159,25 @@ class LocalRun:
         """The state of a shard, as it was committed last."""
         cache = SegmentCache(self.folder, _CACHE_BYTES)
         return self.operator.open(self.stores[number], Shard(number, len(self.stores)), cache)
+
+    def _step_shard(
+        self, state: Any, chunk: Chunk, counted: list[Counters], *, last: bool = False
+    ) -> list[Any]:
+        counters = self.operator.counters()
+        emitted = [*self.operator.step([chunk], self.watermark, state, counters)]
+        if last:
+            emitted += self.operator.finish(state, counters)
+        timers = any(given.delay is not None for given in self.inputs)
+        state.timer = self._milliseconds + 1 if timers and state.waits else None
+        state.commit()
+        self.operator.report(state, counters)
+        counted.append(counters)
+        return emitted
+
+    @property
+    def _milliseconds(self) -> int:
+        """The watermark, as Spark's timers see it."""
+        return (self.watermark or 0) // 1000
 
     def _advance(self, rows: Sequence[pa.RecordBatch | None]) -> None:
         timed = [i for i, given in enumerate(self.inputs) if given.delay is not None]
@@ -179,7 +208,7 @@ class LocalBackend:
     def weights(self) -> Weights:
         return calibration.weights(self.folder)
 
-    def translate(self, sql: str) -> Predicate:
+    def translate(self, sql: str) -> tuple[Term, ...]:
         raise PredicateError(
             f"where={sql!r}: SQL needs Spark, and a local join has none. Give a Python function: "
             "where=wm.predicate(function, 'a', 'b'), from two Arrow tables to booleans."
@@ -239,6 +268,12 @@ class LocalJoin:
                 )
         rows = [self.encoded(i, tables.get(name)) for i, name in enumerate(names)]
         return self._table(self.run.step(rows))
+
+    def pause(self) -> pa.Table:
+        """A micro-batch without data, as Spark runs one when the watermark has moved. (One in
+        which no stream has rows, ``batch()``, is another thing: Spark runs that if a source says
+        that it has data.)"""
+        return self._table(self.run.pause())
 
     def finish(self) -> pa.Table:
         """Let time pass until nothing is stored any more."""
@@ -400,6 +435,7 @@ def _stream_spec(name: str, stream: LocalStream) -> StreamSpec:
         streaming=True,
         time=stream.time,
         delay=delay,
+        watermarked=stream.watermarked,
         rows_per_second=stream.rows_per_second,
         distinct_keys=stream.distinct_keys,
         unique=stream.unique,

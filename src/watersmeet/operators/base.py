@@ -78,6 +78,8 @@ class Counters:
     capped: int = 0
     cache_hits: int = 0
     cache_misses: int = 0
+    cache_damaged: int = 0
+    cache_unsaved: int = 0
     step_ms: int = 0
     steps: int = field(default=1)
 
@@ -157,5 +159,7 @@ def count_windows(state: ShardState, counters: Counters) -> None:
         stream.state_rows = window.rows
         stream.state_bytes = total_bytes(window.entries)
         stream.segments = len(window.entries)
-    counters.cache_hits = state.cache_counts.hits
-    counters.cache_misses = state.cache_counts.misses
+    cache = state.cache.counts
+    counters.cache_hits, counters.cache_misses = cache.hits, cache.misses
+    counters.cache_damaged, counters.cache_unsaved = cache.damaged, cache.unsaved
+    counters.notes += cache.notes

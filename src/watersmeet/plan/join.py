@@ -17,8 +17,6 @@ from watersmeet.errors import (
     did_you_mean,
 )
 from watersmeet.plan.arguments import by_stream
-from watersmeet.plan.backend import Backend
-from watersmeet.plan.predicates import bound
 from watersmeet.plan.streams import time_example
 from watersmeet.rows.predicate import Predicate
 from watersmeet.spec.join import JOIN_TYPES, How, JoinSpec
@@ -38,11 +36,13 @@ _SPARK_JOIN_TYPES = {
 
 @dataclass(frozen=True)
 class JoinPlan:
-    """A planned join: what was asked for, how it runs, and its further condition."""
+    """A planned join: what was asked for, how it runs, and its further condition. ``reading`` says
+    what was made of ``where``, for people to read."""
 
     spec: JoinSpec
     policy: Any
     predicate: Predicate | None
+    reading: tuple[str, ...] = ()
 
 
 def join_type(how: object) -> str:
@@ -79,15 +79,6 @@ def check_where(where: object) -> None:
         )
     if not where.strip():
         raise PredicateError(f"where={where!r} is empty. Give SQL text {example}, or None.")
-
-
-def predicate_of(
-    where: str | PredicateFunction | None, streams: Sequence[StreamSpec], backend: Backend
-) -> Predicate | None:
-    """The further condition, as operators evaluate it."""
-    if isinstance(where, PredicateFunction):
-        return bound(where, streams)
-    return None if where is None else backend.translate(where)
 
 
 def window_lengths(streams: Sequence[StreamSpec], within: object) -> tuple[int | None, ...]:

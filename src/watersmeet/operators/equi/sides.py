@@ -19,7 +19,7 @@ class Conditional(Protocol):
         """For which combinations it holds; None if there is none."""
 
 
-def where(sides: Sides, mask: np.ndarray) -> Sides:
+def where(sides: Sides, mask: np.ndarray | slice) -> Sides:
     """The combinations for which the mask is true."""
     return {stream: (rows, positions[mask]) for stream, (rows, positions) in sides.items()}
 
