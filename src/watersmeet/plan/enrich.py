@@ -19,10 +19,14 @@ from watersmeet import durations, sizes
 from watersmeet.errors import BudgetError, JoinTypeError, PlanError, StrategyError
 from watersmeet.plan.arguments import one_of
 from watersmeet.plan.backend import Backend
-from watersmeet.plan.join import JoinPlan, check_where, join_type, predicate_of
+from watersmeet.plan.join import JoinPlan, check_where, join_type
 from watersmeet.plan.keys import Keys, compared_types, resolved_keys
 from watersmeet.plan.naming import result_columns
+from watersmeet.plan.predicates import bound
 from watersmeet.plan.streams import check_names, with_time
+from watersmeet.plan.where.keys import find_keys
+from watersmeet.rows.predicate import Predicate
+from watersmeet.rows.terms import conjunction
 from watersmeet.spec.enrich import (
     ACCESSES,
     ENRICH_TYPES,
@@ -109,10 +113,32 @@ def plan_enrich(
 ) -> EnrichPlan:
     """Plan a semi-stream join for a backend; ``options`` are those of :func:`enrich_spec`.
     ``wakes``: does the backend run a micro-batch without data when the watermark has moved?"""
-    spec = enrich_spec(stream, table, **options)
-    predicate = predicate_of(options.get("where"), spec.streams, backend)
+    given = options.pop("on", None), options.pop("where", None)
+    on, where, predicate = _matched((stream, table), backend, *given)
+    spec = enrich_spec(stream, table, on=on, where=where, **options)
     policy = enrich_policy(spec, shards=backend.shards, cores=backend.cores, wakes=wakes)
     return EnrichPlan(spec=spec, policy=policy, predicate=predicate)
+
+
+def _matched(
+    inputs: Sequence[StreamSpec],
+    backend: Backend,
+    on: Keys | Mapping[str, Keys] | None,
+    where: str | PredicateFunction | None,
+) -> tuple[Keys | Mapping[str, Keys] | None, str | PredicateFunction | None, Predicate | None]:
+    """The key, the condition that is left, and that as a predicate. Without ``on``, equalities in
+    ``where`` are the key."""
+    check_where(where)
+    if where is None:
+        return on, None, None
+    check_names(inputs)
+    if isinstance(where, PredicateFunction):
+        return on, where, bound(where, inputs)
+    terms = backend.translate(where)
+    found = find_keys(inputs, terms if on is None else ())
+    left = conjunction([term for i, term in enumerate(terms) if i not in found.replaced])
+    text = where if not found.replaced else None if left is None else left.text
+    return found.on if on is None else on, text, left
 
 
 def enrich_policy(spec: EnrichSpec, *, shards: int, cores: int, wakes: bool) -> EnrichPolicy:

@@ -4,6 +4,7 @@ operator that reads it."""
 from __future__ import annotations
 
 import os
+import tempfile
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,7 +28,6 @@ from watersmeet.spark.refreshing import Refresher, check_columns
 from watersmeet.spark.staging import stage
 from watersmeet.spark.table_identity import Identity, identity
 from watersmeet.spec.enrich import EnrichPolicy, EnrichSpec, TableSize
-from watersmeet.state.cache import default_folder
 
 STAGE_FOLDER = "spark.watersmeet.stage.folder"
 _CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
@@ -137,7 +137,7 @@ def stage_folder(spark: SparkSession, given: str | None) -> str:
         if checkpoints is not None and _is_path(checkpoints):
             folder = checkpoints
         elif str(spark.sparkContext.master).startswith("local"):
-            folder = default_folder()
+            folder = tempfile.gettempdir()
         else:
             raise PlanError(
                 "stage: missing. On a cluster the table is staged in a folder that every executor "

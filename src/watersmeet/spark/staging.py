@@ -36,6 +36,7 @@ from watersmeet.rows.layout import RowLayout
 from watersmeet.rows.shard import shard_numbers
 from watersmeet.rows.types import canonical_rows
 from watersmeet.spark.encode import encoded
+from watersmeet.spark.places import with_places, without_places
 from watersmeet.spark.shards import shard_ids
 from watersmeet.spark.worker import settle
 from watersmeet.spec.enrich import TableSize
@@ -88,13 +89,13 @@ def _write(df: DataFrame, layout: RowLayout, folder: str, *, shards: int, partit
     rows = encoded(df, layout)
     for name in {CODE, TIME} & {*rows.columns}:
         rows = rows.where(F.col(f"`{name}`").isNotNull())  # others match nothing
-    numbered = rows.mapInArrow(
+    numbered = with_places(rows).mapInArrow(
         _Numbered(shards, ids), T.StructType([*rows.schema, T.StructField(_SHARD, T.IntegerType())])
     )
     order = [name for name in (_SHARD, CODE, TIME) if name in numbered.columns]
     placed = numbered.repartition(shards, F.col(f"`{_SHARD}`"))
     ordered = placed.sortWithinPartitions(*(F.col(f"`{name}`") for name in order))
-    written = ordered.mapInArrow(_Write(folder, ids, partition), _WRITTEN).collect()
+    written = with_places(ordered).mapInArrow(_Write(folder, ids, partition), _WRITTEN).collect()
     for row in written:
         os.rename(row.folder, shard_base(folder, row.shard).rstrip("/"))
     empty = set(range(shards)) - {row.shard for row in written}
@@ -132,7 +133,7 @@ class _Numbered:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         settle()
         ids = pa.array(self.ids, pa.int32())
-        for batch in batches:
+        for batch in map(without_places, batches):
             numbers = shard_numbers(batch.column(0), self.shards)
             yield batch.append_column(_SHARD, ids.take(pa.array(numbers)))
 
@@ -151,7 +152,7 @@ class _Write:
         context = TaskContext.get()
         attempt = 0 if context is None else context.taskAttemptId()
         writer, current = None, -1
-        for batch in batches:
+        for batch in map(without_places, batches):
             for shard, rows in _by_shard(batch):
                 if shard != current:
                     if writer is not None:

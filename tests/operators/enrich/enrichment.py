@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import random
-import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -19,8 +16,8 @@ from hypothesis import strategies as st
 import watersmeet as wm
 from tests.conformance.join import START, Condition, table
 from tests.conformance.strategies import INSTANT, KEY_KINDS, PAYLOADS, KeyKind
-from tests.conformance.ways import Disturbance
-from tests.oracle import Stream, sql_join
+from tests.conformance.ways import Disturbance, spoil_cache
+from tests.oracle import Stream, assert_same_rows, sql_join
 from watersmeet.operators.enrich.counters import EnrichCounters
 from watersmeet.operators.enrich.staged import StagedTable
 from watersmeet.spec.enrich import ACCESSES, EnrichTuning
@@ -134,24 +131,17 @@ def disturbed(
     disturbance: Disturbance | None,
 ) -> LocalEnrich:
     """What may happen between two batches, and must not be seen in any result."""
-    shards, files = len(local.run.stores), [*Path(local.run.folder).glob("*")]
+    shards = len(local.run.stores)
     if disturbance is Disturbance.RESTART:
         return enrichment.start(local.folder, shards=shards, restart=local)
-    if disturbance is Disturbance.CRASH:
+    if disturbance in (Disturbance.CRASH, Disturbance.TWICE):
         lost = enrichment.start(local.folder, shards=shards, restart=local)
         lost.run.stores = [_copy(store) for store in local.run.stores]
         first = lost.batch(batch)
         again = enrichment.start(local.folder, shards=shards, restart=local)
         again.run.stores = [_copy(store) for store in local.run.stores]
-        assert again.batch(batch).num_rows == first.num_rows, "a step again gives the same"
-    elif disturbance is Disturbance.CACHE_LOST:
-        shutil.rmtree(local.run.folder, ignore_errors=True)
-    elif disturbance is Disturbance.CACHE_TRUNCATED:
-        for file in files:
-            os.truncate(file, file.stat().st_size // 2)
-    elif disturbance is Disturbance.CACHE_GARBAGE:
-        for file in files:
-            file.write_bytes(b"\x5a" * file.stat().st_size)
+        assert_same_rows(again.batch(batch), first)  # a step that is run again gives the same
+    spoil_cache(local.run.folder, disturbance)
     return local
 
 

@@ -83,7 +83,7 @@ class DiskPhase:
                 ranges = probe(fresh, partition, None, None)
             mine = low + ranges.searchers
             found[mine] = True
-            yield Found(partition.rows, visits.wanted[mine], ranges.low, ranges.high)
+            yield Found(partition, visits.wanted[mine], ranges.low, ranges.high)
             finding = self._watch.nanoseconds - began
             self._measure(number, int(visits.keys[visit]), reading.nanoseconds, finding)
         if self.counts:

@@ -16,6 +16,7 @@ from watersmeet.operators.enrich.candidates import Found, candidates
 from watersmeet.operators.enrich.layout import STREAM, TABLE, EnrichLayout
 from watersmeet.operators.equi.sides import Sides
 from watersmeet.rows.columns import Bools, Ints
+from watersmeet.rows.widths import row_bytes
 
 
 class Stopwatch:
@@ -30,6 +31,15 @@ class Stopwatch:
 
     def __exit__(self, *failure: object) -> None:
         self.nanoseconds += time.perf_counter_ns() - self._began
+
+    def timed(self, results: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same results; the time in which they are made counts."""
+        while True:
+            with self:
+                made = next(results, None)
+            if made is None:
+                return
+            yield made
 
 
 #: What becomes of rows without a match, given as positions.
@@ -51,13 +61,11 @@ def answers(
     not while others use them."""
     watch = watch or Stopwatch()
     matched = np.zeros(len(rows), dtype=np.bool_)
+    widest = int(np.max(row_bytes(rows, np.arange(len(rows))), initial=0))
     for master, mine, theirs in candidates(layout, rows, found):
-        with watch:
-            sides: Sides = {STREAM: (rows, mine), TABLE: (master, theirs)}
-            sides = layout.confirmed(sides)
-            matched[sides[STREAM][1]] = True
-            made = list(layout.output.rows(sides)) if layout.pairs else []
-        yield from made
+        sides: Sides = {STREAM: (rows, mine), TABLE: (master.rows, theirs)}
+        confirmed = layout.confirmed(sides, widest + master.widest)
+        yield from watch.timed(_pairs(layout, confirmed, matched))
     if layout.how == "semi":
         yield from layout.output.alone(STREAM, rows, np.flatnonzero(matched))
     without = np.flatnonzero(~matched if only is None else only & ~matched)
@@ -65,3 +73,13 @@ def answers(
         yield from unmatched(rows, without)
     elif layout.preserved:
         yield from layout.output.alone(STREAM, rows, without)
+
+
+def _pairs(
+    layout: EnrichLayout, confirmed: Iterator[Sides], matched: Bools
+) -> Iterator[pa.RecordBatch]:
+    """What pairs that match add to the result. Notes which stream rows they are of."""
+    for sides in confirmed:
+        matched[sides[STREAM][1]] = True
+        if layout.pairs:
+            yield from layout.output.rows(sides)

@@ -16,12 +16,12 @@ import pyarrow as pa
 
 from watersmeet.operators.enrich.layout import EnrichLayout
 from watersmeet.operators.equi.keys import same_keys
-from watersmeet.rows.columns import TIME, Bools, Ints, times_of
-from watersmeet.rows.output import Positions, piece_rows
+from watersmeet.rows.columns import TIME, Bools, Ints, Positions, times_of
 from watersmeet.state.probe import bisect, spread
+from watersmeet.state.segment import Segment
 
-#: Master rows; positions of stream rows, and positions there of master rows with equal codes.
-Candidates = tuple[pa.RecordBatch, Positions, Positions]
+#: A partition; positions of stream rows, and positions there of master rows with equal codes.
+Candidates = tuple[Segment, Positions, Positions]
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Found:
     """Where master rows are in one partition: those of stream row ``mine[i]`` are rows ``low[i]``
     to before ``high[i]`` of the ``master`` rows there."""
 
-    master: pa.RecordBatch
+    master: Segment
     mine: Ints
     low: Ints
     high: Ints
@@ -44,8 +44,7 @@ def candidates(
         yield from _valid(layout, rows, found)
         return
     for there in found:
-        size = piece_rows(rows, there.master, limit=layout.policy.piece)
-        for row, place in spread(there.low, there.high, size):
+        for row, place in spread(there.low, there.high, layout.output.piece_rows):
             yield there.master, there.mine[row], place
 
 
@@ -59,12 +58,13 @@ def _valid(
     for there in found:
         chosen = open_[there.mine]
         mine, low = there.mine[chosen], there.low[chosen]
-        high = bisect(times_of(there.master), low, there.high[chosen], times[mine], side="right")
+        master = there.master.rows
+        high = bisect(times_of(master), low, there.high[chosen], times[mine], side="right")
         while len(mine):
             inside = high > low
             mine, low, high = mine[inside], low[inside], high[inside] - 1
             # Codes are equal. Where keys are not, an older row may be the right one.
-            equal = same_keys(layout, rows, there.master, mine, high)
+            equal = same_keys(layout, rows, master, mine, high)
             open_[mine[equal]] = False
             yield there.master, mine[equal], high[equal]
             mine, low, high = mine[~equal], low[~equal], high[~equal]

@@ -1,15 +1,15 @@
-"""The cache (the paper's H_R): all master rows of frequent keys, as a small table of its own.
+"""The cache (the paper's H_R): all master rows of frequent keys, in the local cache of segments.
 
-    <base>keys             of each cached key: its code, its master rows, how often it has come
-    <base>0.arrow, ...     the master rows, as partitions (:mod:`.partitions`)
+    <name>-keys       of each cached key: its code and how many master rows it has
+    <name>-0, ...     the master rows, in partitions
+    <name>.counts     how often each key has come (f_count)
 
 Invariant: the keys ascend by code, and so do the rows: those of key i are rows ``starts[i]`` to
 before ``starts[i + 1]``, through all partitions. A cached key has all of its master rows here, or,
 if it has none, none: so a row of such a key is answered completely, without the table.
 
-Rule: the files are on the host, beside the local cache of segments, and like that they may be
-lost at any time. Which keys are cached is in the store, and what is lost is copied from the table
-again. Files never change but for the counts (f_count), which decide about memory alone.
+Rule: all of it may be lost at any time, like everything in the local cache. Which keys are cached
+is in the store, and what is lost is copied from the table again. Counts decide about memory alone.
 """
 
 from __future__ import annotations
@@ -17,21 +17,19 @@ from __future__ import annotations
 import contextlib
 import glob
 import os
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.errors import StagedTableError
 from watersmeet.operators.enrich.candidates import Found
-from watersmeet.operators.enrich.partitions import INDEX, PartitionWriter
-from watersmeet.operators.enrich.table import TableShard
-from watersmeet.rows.columns import Bools, Ints
-from watersmeet.state.cache import TOUCH_SECONDS
+from watersmeet.rows.columns import CODE, Bools, Ints
+from watersmeet.rows.gathering import Gathering
+from watersmeet.rows.widths import sliced
+from watersmeet.state.cache import SegmentCache
+from watersmeet.state.segment import Segment
 
-_KEYS = "keys"
 #: The bytes that a key takes besides its rows: code, number of rows and count.
 KEY_BYTES = 24
 
@@ -45,28 +43,30 @@ class HotKeys:
     codes: Ints
     rows: Ints
     counts: Ints
-    partitions: tuple[pa.RecordBatch, ...]
-    nbytes: int
+    partitions: tuple[Segment, ...]
 
     @classmethod
-    def open(cls, base: str) -> HotKeys | None:
-        """The cache whose files begin so; None if it has been lost."""
-        try:
-            _touch(base)
-            keys = np.memmap(base + _KEYS, np.int64, "r+").reshape(3, -1)
-            table = TableShard.open(base)
-            partitions = tuple(table.partition(number).rows for number in range(len(table)))
-        except (OSError, ValueError, StagedTableError):
+    def open(cls, cache: SegmentCache, name: str) -> HotKeys | None:
+        """The cache of that name; None if any of it has been lost."""
+        keys = cache.load(_keys_id(name))
+        if keys is None:
             return None
-        if sum(map(len, partitions)) != keys[1].sum():
-            return None
-        size = table.nbytes + KEY_BYTES * keys.shape[1]
-        return cls(keys[0], keys[1], keys[2], partitions, size)
+        codes, rows = (column.to_numpy(zero_copy_only=True) for column in keys.rows.columns)
+        partitions: list[Segment] = []
+        missing = int(rows.sum())
+        while missing:
+            partition = cache.load(_partition_id(name, len(partitions)))
+            if partition is None:
+                return None
+            partitions.append(partition)
+            missing -= len(partition)
+        return cls(codes, rows, _counts(cache, name, len(codes)), tuple(partitions))
 
     @classmethod
     def write(
         cls,
-        base: str,
+        cache: SegmentCache,
+        name: str,
         codes: Ints,
         rows: Ints,
         counts: Ints,
@@ -74,15 +74,21 @@ class HotKeys:
         *,
         partition: int,
     ) -> None:
-        """Write a cache: its keys, and their master rows in order."""
-        writer = PartitionWriter(base, partition)
-        for batch in master:
-            writer.add(batch)
-        writer.close()
-        assert writer.total("rows") == rows.sum(), "every cached key has all of its rows"
-        temporary = f"{base}{_KEYS}.{os.getpid()}.tmp"
-        np.stack([codes, rows, counts]).astype(np.int64).tofile(temporary)
-        os.replace(temporary, base + _KEYS)
+        """Write a cache, if there is room for it: its keys, and their master rows in order, in
+        partitions of so many bytes."""
+        written = 0
+        for number, part in enumerate(_partitions(master, partition)):
+            cache.save(_partition_id(name, number), Segment(part, 0, 0))
+            written += len(part)
+        assert written == rows.sum(), "every cached key has all of its rows"
+        keys = pa.RecordBatch.from_pydict({CODE: pa.array(codes), "rows": pa.array(rows)})
+        cache.save(_keys_id(name), Segment(keys, 0, 0))
+        _counts(cache, name, len(codes))[:] = counts
+
+    @property
+    def nbytes(self) -> int:
+        """What the keys and their rows take in memory."""
+        return KEY_BYTES * len(self) + sum(int(part.rows.nbytes) for part in self.partitions)
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -119,9 +125,9 @@ class HotKeys:
         """The master rows of some of the keys, in order."""
         of_row = np.repeat(keep, self.rows)
         for offset, partition in self._placed():
-            yield partition.filter(pa.array(of_row[offset : offset + len(partition)]))
+            yield partition.rows.filter(pa.array(of_row[offset : offset + len(partition)]))
 
-    def _placed(self) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def _placed(self) -> Iterator[tuple[int, Segment]]:
         """The partitions, each with the number of rows before it."""
         offset = 0
         for partition in self.partitions:
@@ -129,20 +135,41 @@ class HotKeys:
             offset += len(partition)
 
 
-def discard(base: str) -> None:
+def discard(cache: SegmentCache, name: str) -> None:
     """Delete a cache's files, if they are there."""
-    for path in _files(base):
-        with contextlib.suppress(OSError):
-            os.unlink(path)
+    folder = cache.folder
+    if folder is not None:
+        for path in glob.glob(os.path.join(glob.escape(folder), f"{name}*")):
+            with contextlib.suppress(OSError):
+                os.unlink(path)
 
 
-def _touch(base: str) -> None:
-    """Mark the files as used, lest they be evicted as idle. (Counting touches that of the keys
-    alone.)"""
-    if time.time() - os.stat(base + INDEX).st_mtime > TOUCH_SECONDS:
-        for path in _files(base):
-            os.utime(path)
+def _keys_id(name: str) -> str:
+    return f"{name}-keys"
 
 
-def _files(base: str) -> list[str]:
-    return glob.glob(glob.escape(base) + "*")
+def _partition_id(name: str, number: int) -> str:
+    return f"{name}-{number}"
+
+
+def _partitions(master: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.RecordBatch]:
+    """Rows in order, gathered or cut into partitions of about so many bytes."""
+    gathering = Gathering(rows=1 << 31, size=size)
+    for batch in master:
+        for part in sliced(batch, size):
+            yield from gathering.add(part)
+    yield from gathering.rest()
+
+
+def _counts(cache: SegmentCache, name: str, size: int) -> Ints:
+    """How often each of so many keys has come: in a file that all processes of the host map, or
+    in memory if there can be none. Its room on the disk is taken now: writing to mapped memory
+    without any would end the process."""
+    path = cache.counts_path(name)
+    if path is not None and size:
+        with contextlib.suppress(OSError, ValueError):
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            with open(descriptor, "r+b") as file:
+                os.posix_fallocate(descriptor, 0, 8 * size)
+                return np.memmap(file, np.int64, "r+", shape=(size,))
+    return np.zeros(size, dtype=np.int64)

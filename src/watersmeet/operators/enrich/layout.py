@@ -4,7 +4,7 @@ the spec, and the policy it runs by."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -63,12 +63,14 @@ class EnrichLayout:
             [self.inputs[side].read_at(*sides[side], name) for side, name in self.predicate.columns]
         )
 
-    def confirmed(self, sides: Sides) -> Sides:
-        """Of pairs with equal codes, those with equal keys for which the predicate holds."""
+    def confirmed(self, sides: Sides, widest: int) -> Iterator[Sides]:
+        """Of pairs with equal codes, those with equal keys for which the predicate holds, in
+        pieces. No pair takes more bytes than ``widest``."""
         if not self.exact:
             (ours, mine), (master, theirs) = sides[STREAM], sides[TABLE]
-            sides = where(sides, same_keys(self, ours, master, mine, theirs))
-        return satisfying(self, sides)
+            sides = where(sides, same_keys(self, ours, master, mine, theirs, widest=widest))
+        for piece in self.output.pieces(sides, widest=widest):
+            yield satisfying(self, piece)
 
 
 def lay_out(
@@ -98,7 +100,7 @@ def lay_out(
         how=spec.how,
         exact=spec.exact,
         key_columns=tuple(key_name(i) for i in range(len(spec.key_types))),
-        output=Output(output, sources(spec.output, layouts), spec.exact),
+        output=Output(output, sources(spec.output, layouts), spec.exact, policy.piece),
         predicate=predicate,
         as_of=spec.as_of is not None,
         delay=spec.delay if policy.wakes else None,

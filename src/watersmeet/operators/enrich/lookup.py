@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from watersmeet.operators.enrich.table import TableShard, in_order
 from watersmeet.rows.columns import CODE, Ints
-from watersmeet.rows.output import piece_rows
+from watersmeet.rows.output import PIECE
+from watersmeet.rows.widths import row_bytes, runs
 from watersmeet.state.probe import Ranges, probe, spread
 from watersmeet.state.segment import Segment
 
@@ -62,9 +63,9 @@ def master_counts(table: TableShard, codes: Ints) -> Ints:
 def master_rows(table: TableShard, codes: Ints, *, piece: int) -> Iterator[pa.RecordBatch]:
     """The rows of some different codes, which ascend, in order, in pieces."""
     for partition, _, ranges in _ranges(table, codes):
-        size = piece_rows(partition.rows, limit=piece)
-        for _, places in spread(ranges.low, ranges.high, size):
-            yield partition.rows.take(pa.array(places))
+        for _, places in spread(ranges.low, ranges.high, PIECE):
+            for run in runs(row_bytes(partition.rows, places), len(places), piece):
+                yield partition.rows.take(pa.array(places[run]))
 
 
 def _ranges(table: TableShard, codes: Ints) -> Iterator[tuple[Segment, Ints, Ranges]]:

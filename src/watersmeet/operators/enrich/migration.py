@@ -26,7 +26,6 @@ same rows.
 
 from __future__ import annotations
 
-import contextlib
 import uuid
 from collections.abc import Iterator
 
@@ -62,7 +61,7 @@ class Migration:
             progress.hot, progress.coming, progress.phase = progress.coming, None, INCREMENTING
         if progress.hot is None:
             return None
-        hot = self._state.hot_keys(progress.hot)
+        hot = HotKeys.open(self._state.cache, progress.hot)
         return hot if hot is not None else self._written(progress.hot, before=None)
 
     def end(self, hot: HotKeys | None, *, wrapped: bool) -> None:
@@ -153,15 +152,14 @@ class Migration:
             old, missing = before.master(stay), np.setdiff1d(codes, before.codes)
             counts[np.isin(codes, before.codes)] = before.counts[stay]
         new = master_rows(self._table, missing, piece=self._layout.policy.piece)
-        base, partition = self._state.local(name), self._layout.policy.partition
-        # Without room on the disk there is no cache: the table has the same rows.
-        with contextlib.suppress(OSError):
-            HotKeys.write(base, codes, rows, counts, merged(old, new), partition=partition)
-        return HotKeys.open(base)
+        cache, size = self._state.cache, self._layout.policy.partition
+        HotKeys.write(cache, name, codes, rows, counts, merged(old, new), partition=size)
+        # Without room on the disk there is none: the table has the same rows.
+        return HotKeys.open(cache, name)
 
     def _drop(self, name: str) -> None:
         self._state.forget_keys(name)
-        discard(self._state.local(name))
+        discard(self._state.cache, name)
 
 
 def merged(

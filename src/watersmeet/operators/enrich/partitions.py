@@ -24,6 +24,8 @@ import pyarrow as pa
 
 from watersmeet.rows.columns import Ints, codes_of
 from watersmeet.rows.gathering import Gathering
+from watersmeet.rows.widths import sliced
+from watersmeet.state.segment import Segment
 
 #: A filter has at least this number of bits for each different code of its partition.
 FILTER_BITS = 16
@@ -34,21 +36,19 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 INDEX = "index.arrow"
 FILTER = "filter"
 #: The ``rows`` of a partition, what they take in ``memory``, and in the file (``bytes``), both in
-#: bytes; the ``least`` and the ``greatest`` code in it; where its filter begins, in bytes, and of
-#: how many bits it is the power of two.
-INDEX_SCHEMA = pa.schema(
-    [
-        (name, pa.int64())
-        for name in ("rows", "memory", "bytes", "least", "greatest", "filter_at", "filter_bits")
-    ]
-)
+#: bytes, and what the ``widest`` row takes; the ``least`` and the ``greatest`` code in it; where
+#: its filter begins, in bytes, and of how many bits it is the power of two.
+_COLUMNS = ("rows", "memory", "bytes", "widest", "least", "greatest", "filter_at", "filter_bits")
+INDEX_SCHEMA = pa.schema([(name, pa.int64()) for name in _COLUMNS])
+#: A partition is gathered from slices of this part of it, so that partitions are about equal.
+_SLICES = 16
 
 
 @dataclass
 class PartitionWriter:
     """Writes the rows of one shard, which come in order, as partitions.
 
-    ``at_most`` bytes are a partition, about; one more row than that can be in it."""
+    ``at_most`` bytes are a partition, about. Only a single row may be much more."""
 
     base: str
     at_most: int
@@ -62,7 +62,7 @@ class PartitionWriter:
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Rows that follow all rows before."""
-        for part in _cut(rows, self.at_most):
+        for part in sliced(rows, max(1, self.at_most // _SLICES)):
             for gathered in self._gathering.add(part):
                 self._write(gathered)
 
@@ -91,6 +91,7 @@ class PartitionWriter:
                 "rows": len(rows),
                 "memory": rows.nbytes,
                 "bytes": os.path.getsize(path),
+                "widest": Segment.of(rows).widest,
                 "least": int(codes[0]),
                 "greatest": int(codes[-1]),
                 "filter_at": sum(map(len, self._filters)),
@@ -134,10 +135,3 @@ def filter_places(codes: Ints, bits: np.ndarray | np.uint64) -> Ints:
         spread = codes.view(np.uint64) * _GOLDEN
     places: Ints = (spread >> (np.uint64(64) - bits)).view(np.int64)
     return places
-
-
-def _cut(rows: pa.RecordBatch, at_most: int) -> list[pa.RecordBatch]:
-    """Rows in slices of a sixteenth of a partition, so that partitions are about equal."""
-    count = max(1, -(-16 * rows.nbytes // at_most))
-    size = max(1, -(-len(rows) // count))
-    return [rows.slice(start, size) for start in range(0, len(rows), size)]

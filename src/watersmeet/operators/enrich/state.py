@@ -7,7 +7,6 @@ the way (costs, how often keys come) decides only what is kept here for the next
 
 from __future__ import annotations
 
-import os
 import uuid
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -15,7 +14,6 @@ from typing import Any
 import pyarrow as pa
 
 from watersmeet.cost.disk_phase import Reading
-from watersmeet.operators.enrich.hot_keys import HotKeys
 from watersmeet.operators.enrich.layout import EnrichLayout
 from watersmeet.operators.enrich.tally import Tally
 from watersmeet.operators.enrich.waiting import Waiting
@@ -23,6 +21,7 @@ from watersmeet.rows.columns import CODE, Ints
 from watersmeet.rows.ipc import decode, encode
 from watersmeet.rows.shard import Shard
 from watersmeet.state.cache import SegmentCache
+from watersmeet.state.memory import memory_for
 from watersmeet.state.shard import ShardState
 from watersmeet.state.store import Store
 
@@ -76,7 +75,12 @@ class EnrichState(ShardState):
         self, layout: EnrichLayout, store: Store, shard: Shard, cache: SegmentCache
     ) -> None:
         super().__init__(
-            store, cache, shard=shard, fingerprint=layout.fingerprint, lengths=[None, None]
+            store,
+            cache,
+            shard=shard,
+            fingerprint=layout.fingerprint,
+            lengths=[None, None],
+            memory=memory_for(layout.policy.queue),
         )
         known = {field.name for field in fields(Progress)}
         kept: dict[str, Any] = self.section.get("progress", {})
@@ -87,34 +91,27 @@ class EnrichState(ShardState):
         self.retried = Waiting(self.windows[1])
         self.cached = (0, 0)
 
-    def local(self, name: str) -> str:
-        """What the paths of some files of this host begin with."""
-        return os.path.join(self.cache.folder, f"{name}-")
-
     @property
     def tally(self) -> Tally:
         """How often keys came that are not cached."""
-        return Tally(self.local(self.name))
+        path = self.cache.counts_path
+        return Tally(path(f"{self.name}-came"), path(f"{self.name}-barren"))
 
     def keys_of(self, name: str) -> tuple[Ints, Ints]:
         """The codes in a cache, and how many master rows each has."""
-        value = self.store.get(f"hot/{name}")
-        assert value is not None, f"hot/{name} is in the manifest but not in the store"
+        value = self.value(f"hot/{name}")
+        assert value is not None, f"the keys of the cache {name} are in the store"
         codes, rows = decode(value).columns
         return codes.to_numpy(zero_copy_only=True), rows.to_numpy(zero_copy_only=True)
 
     def keep_keys(self, name: str, codes: Ints, rows: Ints) -> None:
         """Store which keys are in a cache."""
         keys = pa.RecordBatch.from_pydict({CODE: pa.array(codes), "rows": pa.array(rows)})
-        self.store.put(f"hot/{name}", encode(keys))
+        self.keep(f"hot/{name}", encode(keys))
 
     def forget_keys(self, name: str) -> None:
         """Remove a cache from the store."""
-        self.store.delete(f"hot/{name}")
-
-    def hot_keys(self, name: str) -> HotKeys | None:
-        """A cache on this host, if it is there."""
-        return HotKeys.open(self.local(name))
+        self.keep(f"hot/{name}", None)
 
     def commit(self) -> None:
         self.section.update(progress=asdict(self.progress), reading=asdict(self.reading))

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.operators.base import Chunk
+from watersmeet.operators.base import Chunk, count_cache
 from watersmeet.operators.enrich.access import DiskPhase
 from watersmeet.operators.enrich.answers import Unmatched, answers
 from watersmeet.operators.enrich.counters import TABLE_VERSION, EnrichCounters
@@ -110,7 +110,7 @@ class Enrich:
             stream.state_rows += window.rows
             stream.state_bytes += total_bytes(window.entries)
             stream.segments += len(window.entries)
-        counters.cache_hits, counters.cache_misses = vars(state.cache_counts).values()
+        count_cache(state, counters)
         counters.retried = state.retried.rows
         counters.cycles = state.progress.cycle
         counters.cached_keys, counters.cached_bytes = state.cached

@@ -40,6 +40,7 @@ class TableShard:
     rows: Ints
     memory: Ints
     bytes: Ints
+    widest: Ints
     least: Ints
     greatest: Ints
     filter_at: Ints
@@ -111,7 +112,7 @@ class TableShard:
         rows = _mapped(self.path(number), int(self.bytes[number]))
         if len(rows) != self.rows[number]:
             raise _gone(self.path(number), f"{len(rows)} rows instead of {self.rows[number]}")
-        return in_order(rows)
+        return in_order(rows).with_widest(int(self.widest[number]))
 
     def read(self, number: int) -> None:
         """Read a partition from one end to the other, so that it is in the system's memory."""

@@ -20,10 +20,12 @@ from watersmeet.rows.columns import Ints
 
 @dataclass(frozen=True)
 class Tally:
-    """Files whose names begin with ``base``.
+    """Two files: of the codes that ``came``, and of those that are ``barren``. None: there can be
+    no file, and nothing is counted.
 
     >>> import tempfile
-    >>> tally = Tally(tempfile.mkdtemp() + "/some-")
+    >>> folder = tempfile.mkdtemp()
+    >>> tally = Tally(f"{folder}/came", f"{folder}/barren")
     >>> tally.note(np.array([7, 5, 7]), barren=np.array([5]))
     >>> [counted.tolist() for counted in tally.counts()]
     [[5, 7], [1, 2], [True, False]]
@@ -32,37 +34,39 @@ class Tally:
     [0, 0, 0]
     """
 
-    base: str
-
-    @property
-    def _paths(self) -> tuple[str, str]:
-        return f"{self.base}tally", f"{self.base}barren"
+    came: str | None
+    barren: str | None
 
     def note(self, codes: Ints, barren: Ints) -> None:
         """Note the codes of rows that the disk phase has answered, and of those without any
         master row."""
-        with contextlib.suppress(OSError):
-            os.makedirs(os.path.dirname(self.base), mode=0o700, exist_ok=True)
-            for path, noted in zip(self._paths, (codes, barren), strict=True):
-                if len(noted):
-                    with open(path, "ab") as file:
-                        file.write(np.ascontiguousarray(noted, np.int64).tobytes())
+        for path, noted in ((self.came, codes), (self.barren, barren)):
+            if path is not None and len(noted):
+                with contextlib.suppress(OSError), open(path, "ab", opener=_private) as file:
+                    file.write(np.ascontiguousarray(noted, np.int64).tobytes())
 
     def counts(self) -> tuple[Ints, Ints, np.ndarray]:
         """Each code that was noted, in order, how often it came, and whether it has no master
         row."""
-        noted, barren = (_read(path) for path in self._paths)
+        noted, barren = _read(self.came), _read(self.barren)
         codes, counts = np.unique(noted, return_counts=True)
         return codes, counts, np.isin(codes, barren)
 
     def clear(self) -> None:
         """Begin anew."""
-        for path in self._paths:
-            with contextlib.suppress(OSError):
-                os.unlink(path)
+        for path in (self.came, self.barren):
+            if path is not None:
+                with contextlib.suppress(OSError):
+                    os.unlink(path)
 
 
-def _read(path: str) -> Ints:
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+
+
+def _read(path: str | None) -> Ints:
+    if path is None:
+        return np.empty(0, np.int64)
     try:
         size = os.path.getsize(path) // 8
         return np.fromfile(path, np.int64, count=size)
