@@ -119,13 +119,19 @@ class LocalWay:
             for number, batch in enumerate(batches):
                 disturbance = (before or {}).get(number)
                 local = _disturbed(local, join, batch, disturbance)
-                other = _copied(local, join) if disturbance is Disturbance.TWICE else None
+                twice = disturbance is Disturbance.TWICE
+                others = [_copied(local, join) for _ in range(2 * twice)]
                 if cut is not None:
-                    if other:
+                    for other in others:
                         in_chunks(other, copy(dice))  # chunks are the same in both executions
                     in_chunks(local, dice)
-                result = _run(local, join, batch)
-                results.append(_run(other, join, _reordered(join, batch)) if other else result)
+                results.append(_run(local, join, batch))
+                if twice:
+                    equal, reordered = others
+                    again = _run(equal, join, batch)
+                    assert str(again.to_pylist()) == str(results[-1].to_pylist()), "NaN counts too"
+                    assert list(map(_stored, equal.stores)) == list(map(_stored, local.stores))
+                    results[-1] = _run(reordered, join, _reordered(join, batch))
                 counters.append(local.counters)
                 late.append(
                     {
@@ -206,6 +212,11 @@ def _copied(local: LocalJoin, join: Join) -> LocalJoin:
     copied = restarted(local, join)
     copied.run.stores = [_copy(store) for store in local.stores]
     return copied
+
+
+def _stored(store: MemoryStore) -> dict[str, bytes]:
+    """What is in a store besides the manifest, in which measured times are."""
+    return {name: value for name, value in store.values.items() if name != "manifest"}
 
 
 def _copy(store: MemoryStore) -> MemoryStore:
