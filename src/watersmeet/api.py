@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 
 from watersmeet.errors import PlanError, PredicateError, did_you_mean
 from watersmeet.plan import enrich as enriching
@@ -304,9 +304,13 @@ def join(*args: Any, **kwargs: Any) -> DataFrame:
     return plan(*args, **kwargs).dataframe()
 
 
+#: A batch DataFrame, with a name of its own or without.
+Table: TypeAlias = "DataFrame | Stream"
+
+
 def plan_enrich(
     stream: Stream,
-    table: DataFrame | Stream | Callable[[], DataFrame],
+    table: Table | Callable[[], Table],
     *,
     on: Keys | Mapping[str, Keys] | None = None,
     how: EnrichHow = "inner",
@@ -349,18 +353,18 @@ def plan_enrich(
     return Enrichment(planned, enriched.Inputs(stream.df, named.df, read, folder))
 
 
-def _table(
-    table: DataFrame | Stream | Callable[[], DataFrame],
-) -> tuple[Stream, Callable[[], DataFrame]]:
+def _table(table: Table | Callable[[], Table]) -> tuple[Stream, Callable[[], DataFrame]]:
     """A table with a name, and how it is read again."""
+    if isinstance(table, Stream) or not callable(table):
+        named = _named_table(table)
+        return named, lambda: relisted(named.df)
+    return _named_table(table()), lambda: _named_table(table()).df
+
+
+def _named_table(table: Table) -> Stream:
     if isinstance(table, Stream):
-        return table, lambda: relisted(table.df)
-    if callable(table):
-        df = table()
-        return Stream(df, describe(df, TABLE_NAME, time=None, delay=None)), table
-    return Stream(table, describe(table, TABLE_NAME, time=None, delay=None)), lambda: relisted(
-        table
-    )
+        return table
+    return Stream(table, describe(table, TABLE_NAME, time=None, delay=None))
 
 
 @_takes_arguments_of(plan_enrich)
@@ -376,7 +380,7 @@ def enrich(*args: Any, **kwargs: Any) -> DataFrame:
         The stream, made by :func:`stream`; or a batch DataFrame, named in the same way.
     table
         A batch DataFrame, with any number of rows for a key; or a function that gives one. ``on``
-        and ``where`` call it ``table``; give ``wm.stream(df, "name")`` for another name.
+        and ``where`` call it ``table``; for another name, it is ``wm.stream(df, "name")``.
     on
         The key: a column, a list of columns, or a dict from the names of stream and table to
         their column(s) where the names differ.

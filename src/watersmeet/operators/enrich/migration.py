@@ -26,7 +26,6 @@ same rows.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 
 import numpy as np
@@ -79,15 +78,15 @@ class Migration:
         """The table is another one: the same keys are cached, with what it has of them."""
         progress = self._state.progress
         name = progress.coming if progress.phase == PHASE_OUT else progress.hot
-        codes = None if name is None else self._state.keys_of(name)[0]
+        known = None if name is None else self._state.keys_of(name)
         for old in {progress.hot, progress.coming} - {None}:
             self._drop(str(old))
         self._state.tally.clear()
         progress.hot = progress.coming = None
         progress.phase, progress.volume, progress.cursor = INCREMENTING, 0.0, 0
-        if codes is not None:
-            progress.hot = uuid.uuid4().hex
-            self._state.keep_keys(progress.hot, codes, master_counts(self._table, codes))
+        if known is not None:
+            codes = known[0]
+            progress.hot = self._state.keep_keys(codes, master_counts(self._table, codes))
 
     # -- inside ---------------------------------------------------------------------
 
@@ -97,8 +96,7 @@ class Migration:
         progress.counted += progress.volume
         codes, rows, changed = self._chosen(hot)
         if changed:
-            progress.coming = uuid.uuid4().hex
-            self._state.keep_keys(progress.coming, codes, rows)
+            progress.coming = self._state.keep_keys(codes, rows)
             progress.phase = SWITCHING
         tally.clear()
         progress.limit = min(self._layout.policy.queue, 2 * max(progress.limit, progress.volume))
@@ -144,7 +142,10 @@ class Migration:
     def _written(self, name: str, *, before: HotKeys | None) -> HotKeys | None:
         """Write the files of a cache whose keys are known: with the rows of the cache
         ``before`` it, where that has them, and those of the table."""
-        codes, rows = self._state.keys_of(name)
+        known = self._state.keys_of(name)
+        if known is None:
+            return None
+        codes, rows = known
         counts, missing = np.zeros_like(codes), codes
         old: Iterator[pa.RecordBatch] = iter(())
         if before is not None:

@@ -7,6 +7,7 @@ the way (costs, how often keys come) decides only what is kept here for the next
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -97,17 +98,23 @@ class EnrichState(ShardState):
         path = self.cache.counts_path
         return Tally(path(f"{self.name}-came"), path(f"{self.name}-barren"))
 
-    def keys_of(self, name: str) -> tuple[Ints, Ints]:
-        """The codes in a cache, and how many master rows each has."""
+    def keys_of(self, name: str) -> tuple[Ints, Ints] | None:
+        """The codes in a cache, and how many master rows each has. None: two executions of a step
+        have chosen different keys, and Spark has taken the rest of the state from the other."""
         value = self.value(f"hot/{name}")
-        assert value is not None, f"the keys of the cache {name} are in the store"
+        if value is None:
+            return None
         codes, rows = decode(value).columns
         return codes.to_numpy(zero_copy_only=True), rows.to_numpy(zero_copy_only=True)
 
-    def keep_keys(self, name: str, codes: Ints, rows: Ints) -> None:
-        """Store which keys are in a cache."""
+    def keep_keys(self, codes: Ints, rows: Ints) -> str:
+        """Store which keys are in a cache; its name, which no other cache has."""
         keys = pa.RecordBatch.from_pydict({CODE: pa.array(codes), "rows": pa.array(rows)})
-        self.keep(f"hot/{name}", encode(keys))
+        value = encode(keys)
+        whose = f"{self.name} {self.progress.version} ".encode()
+        name = hashlib.sha256(whose + value).hexdigest()[:32]
+        self.keep(f"hot/{name}", value)
+        return name
 
     def forget_keys(self, name: str) -> None:
         """Remove a cache from the store."""

@@ -176,9 +176,9 @@ class Step:
         caches = layout.caches and table.nbytes > layout.policy.resident
         migration = Migration(layout, state, table)
         renewed = progress.version not in (None, version)
+        progress.version = version
         if renewed:
             migration.renew()
-        progress.version = version
         return cls(
             layout,
             table,
