@@ -320,6 +320,7 @@ def plan_enrich(
     refresh: Duration | None = None,
     retry: Duration | None = None,
     as_of: str | None = None,
+    version: str | None = None,
     stage: str | None = None,
     name: str | None = None,
     tuning: EnrichTuning | None = None,
@@ -345,6 +346,7 @@ def plan_enrich(
         refresh=refresh,
         retry=retry,
         as_of=as_of,
+        version=version,
         name=name,
         tuning=tuning,
     )
@@ -404,6 +406,9 @@ def enrich(*args: Any, **kwargs: Any) -> DataFrame:
     as_of
         The column of the table with the time from which on a row of it is valid. Each row of the
         stream then matches one row of its key at most: the newest that is not newer than it.
+    version
+        The name of a further column of the result: which version of the table a row was answered
+        from. The metrics name the same versions.
     stage
         The folder in which tables are staged. Every executor must reach it as a path. By default
         that of ``spark.watersmeet.stage.folder``; else the session's folder of checkpoints, if it

@@ -416,7 +416,7 @@ class LocalEnrich:
         return encoded(rows, self.layout.inputs[position].rows)
 
     def _table(self, results: Sequence[pa.RecordBatch]) -> pa.Table:
-        return pa.Table.from_batches(results, self.layout.output.schema)
+        return pa.Table.from_batches(results, self.run.operator.output)
 
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:

@@ -36,11 +36,16 @@ from watersmeet.spec.enrich import (
     TableSize,
     Wait,
 )
+from watersmeet.spec.output import OutputColumn
 from watersmeet.spec.predicate import PredicateFunction
 from watersmeet.spec.stream import StreamSpec
 
 #: What is handled at a time is this part of what a running shard may use.
 _PIECES = 8
+#: A partition of the table takes about so many bytes: a larger one takes longer to scan, smaller
+#: ones are more files to open, a fifth of a millisecond each. It is mapped while it is read, so
+#: it takes at most half of what a running shard may use.
+_PARTITION = 32 << 20
 #: The least memory that a shard can do with, between its steps and in them.
 _LEAST_KEPT = 128 << 10
 _LEAST_RUNNING = 4 << 20
@@ -70,6 +75,7 @@ def enrich_spec(
     refresh: object = None,
     retry: object = None,
     as_of: str | None = None,
+    version: str | None = None,
     name: str | None = None,
     tuning: EnrichTuning | None = None,
 ) -> EnrichSpec:
@@ -105,7 +111,8 @@ def enrich_spec(
         retry=_retry(inputs[0], retry, refresh),
         tuned=_tuning(tuning),
     )
-    return replace(spec, output=result_columns(spec))
+    spec = replace(spec, output=result_columns(spec))
+    return spec if version is None else _with_version(spec, version)
 
 
 def plan_enrich(
@@ -160,7 +167,19 @@ def enrich_policy(spec: EnrichSpec, *, shards: int, cores: int, wakes: bool) -> 
         resident=kept,
         piece=running // _PIECES,
         wakes=wakes and spec.timers,
+        partition=min(_PARTITION, 1 << (running // 2).bit_length() - 1),
     )
+
+
+def _with_version(spec: EnrichSpec, name: object) -> EnrichSpec:
+    """The spec with a column for the version of the table."""
+    if not isinstance(name, str) or not name.strip():
+        raise PlanError(f"version={name!r} is not a column's name, like 'table_version'.")
+    if name.lower() in {column.name.lower() for column in spec.output}:
+        raise PlanError(
+            f"version={name!r}: the result has a column of this name already. Give another one."
+        )
+    return replace(spec, version=name, output=(*spec.output, OutputColumn(name, "string")))
 
 
 def _check_plain(inputs: Sequence[StreamSpec]) -> None:

@@ -63,12 +63,14 @@ class EnrichSpec(EquiSpec):
     ``memory`` is for the whole query, in bytes. ``max_wait`` is how long a row may wait; None: it
     is answered in its micro-batch. ``refresh`` is how often the table is staged anew, and
     ``retry`` for how long a row without a match waits for a newer version, both in
-    microseconds."""
+    microseconds. ``version`` is the column of the result that says from which version of the
+    table a row was answered, if there is one."""
 
     memory: int = 0
     max_wait: Wait | None = None
     refresh: int | None = None
     retry: int | None = None
+    version: str | None = None
     tuned: EnrichTuning = EnrichTuning()
 
     @property
@@ -103,8 +105,7 @@ class EnrichPolicy:
     shard of the table that takes no more than ``resident`` bytes stays in memory as a whole.
     ``piece`` is the bytes that are handled at a time. ``wakes``: does a shard with waiting rows
     take another step when the watermark has moved, even if no rows come? ``partition`` is about
-    the bytes of a partition of the table: a larger one takes longer to scan, smaller ones are more
-    files to open, a fifth of a millisecond each. Reading that takes no longer than ``at_once``
+    the bytes of a partition of the table. Reading that takes no longer than ``at_once``
     nanoseconds is never put off: a micro-batch takes longer than that anyway."""
 
     shards: int
@@ -113,7 +114,7 @@ class EnrichPolicy:
     resident: int
     piece: int
     wakes: bool
-    partition: int = 32 << 20
+    partition: int
     at_once: float = 100e6
 
 

@@ -81,6 +81,21 @@ def test_cached_keys_stay_cached_with_what_the_newer_version_has(tmp_path: Path)
     assert sorted(versions(found), key=str) == [1, 1, 1, None]
 
 
+def test_a_column_of_the_result_says_which_version_it_is_of(tmp_path: Path) -> None:
+    local = changing("left", version="of").start(str(tmp_path))
+    seen = []
+    for number in range(3):
+        found = local.batch(rows([1, 1, 50, None], number))
+        assert found.schema.names[-1] == "of"
+        (of,) = set(found["of"].to_pylist())
+        assert f"table version {of}" in local.counters.notes
+        seen.append((of, *versions(found)))
+        local.refresh(prices(1))
+    # A row without a match, or without a key, has a version too.
+    assert [row[1:] for row in seen] == [(None, 0, 0, None), (None, 0, 0, None), (None, 1, 1, None)]
+    assert seen[0][0] == seen[1][0] != seen[2][0]
+
+
 def test_a_restart_with_another_table_does_not_use_the_cache_of_the_old_one(
     tmp_path: Path,
 ) -> None:

@@ -27,13 +27,15 @@ class EnrichLayout:
     that of the stream's watermark, None if nothing wakes a shard. ``as_of``: does a row match
     one version of its key at most, the one that is valid at its time? ``retry``: do rows without
     a match wait for a newer version of the table? They do until ``retry_beyond`` microseconds after
-    the watermark has reached their time."""
+    the watermark has reached their time. ``version`` names the column of the result, behind those
+    of the ``output``, that says which version of the table a row was answered from."""
 
     inputs: tuple[InputLayout, ...]
     how: str
     exact: bool
     key_columns: tuple[str, ...]
     output: Output
+    version: str | None
     predicate: Predicate | None
     as_of: bool
     delay: int | None
@@ -84,6 +86,8 @@ def lay_out(
     """How rows are stored and results are made of them. ``schemas`` are the stream's and the
     table's columns, ``output`` the result's, in canonical Arrow types."""
     layouts = stored_rows(spec, predicate)
+    made = [column for column in spec.output if column.name != spec.version]
+    schema = pa.schema([output.field(column.name) for column in made])
     inputs = tuple(
         InputLayout(
             name=given.name,
@@ -100,7 +104,8 @@ def lay_out(
         how=spec.how,
         exact=spec.exact,
         key_columns=tuple(key_name(i) for i in range(len(spec.key_types))),
-        output=Output(output, sources(spec.output, layouts), spec.exact, policy.piece),
+        output=Output(schema, sources(made, layouts), spec.exact, policy.piece),
+        version=spec.version,
         predicate=predicate,
         as_of=spec.as_of is not None,
         delay=spec.delay if policy.wakes else None,

@@ -68,7 +68,8 @@ class Enrich:
 
     @property
     def output(self) -> pa.Schema:
-        return self.layout.output.schema
+        schema, version = self.layout.output.schema, self.layout.version
+        return schema if version is None else schema.append(pa.field(version, pa.string()))
 
     @property
     def chunk_bytes(self) -> int | None:
@@ -94,7 +95,7 @@ class Enrich:
         step = Step.begin(self.layout, table, staged.version, state, counters, watermark)
         for results in step.results(chunks, watermark):
             counters.results += len(results)
-            yield results
+            yield self._with_version(results, staged.version)
         step.end()
         if self.versions is not None:
             self._look_for_newer(self.versions, state, counters)
@@ -116,6 +117,13 @@ class Enrich:
         counters.cached_keys, counters.cached_bytes = state.cached
         oldest = state.waiting.oldest()
         counters.oldest_wait = 0 if oldest is None else state.progress.step - oldest + 1
+
+    def _with_version(self, results: pa.RecordBatch, version: str) -> pa.RecordBatch:
+        """The results, with the version that they are of, if that is asked for."""
+        if self.layout.version is None:
+            return results
+        named = pa.repeat(pa.scalar(version, pa.string()), len(results))
+        return results.append_column(self.layout.version, named)
 
     def _version(self, state: EnrichState) -> StagedTable:
         """The version that a step uses: of a table that changes, the one that the step before
