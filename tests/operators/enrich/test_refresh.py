@@ -125,6 +125,22 @@ def test_a_failed_refresh_is_noted_and_the_old_version_stays(tmp_path: Path) -> 
     assert "the table could not be refreshed: no column 'price'" in local.counters.notes
 
 
+def test_rows_that_wait_are_answered_when_a_newer_version_is_empty(tmp_path: Path) -> None:
+    # Given rows that wait for their partition,
+    local = changing(
+        max_wait="9 batches", policy={**UNHURRIED, "cache": 0, "queue": 1 << 20}
+    ).start(str(tmp_path))
+    for second in range(3):
+        local.batch(rows([second, second + 7, 15], second))
+    assert local.waiting() > 0
+    # when a newer version has no rows at all, then they leave without a match, although rows come.
+    local.refresh(prices(1, []))
+    local.batch(rows([2], 4))
+    left = local.batch(rows([3], 5))
+    assert local.waiting() == 0
+    assert {*versions(left)} == {None}
+
+
 # --- rows that are retried
 
 

@@ -64,7 +64,9 @@ class Turn:
 
         def due(rows: pa.RecordBatch) -> Bools:
             codes = codes_of(rows)
-            chosen: Bools = np.isin(self._table.homes(codes)[0], partitions)
+            first, last = self._table.homes(codes)
+            # A newer version of the table may have a key no more.
+            chosen: Bools = np.isin(first, partitions) | (first == last)
             chosen |= arrived_of(rows) <= oldest
             if watermark is not None:
                 chosen |= times_of(rows) <= watermark
@@ -90,8 +92,7 @@ class Turn:
     def _next_partitions(self) -> Ints:
         """Of the partitions that rows wait for, the next ones, from the cursor on."""
         progress, window = self._state.progress, self._state.waiting.window
-        codes = [window.open(entry).index.codes for entry in window.entries]
-        homes = [np.unique(self._table.homes(some)[0]) for some in codes]
+        homes = [self._homes(window.open(entry).index.codes) for entry in window.entries]
         wanted = np.unique(np.concatenate(homes)) if homes else np.empty(0, np.int64)
         ahead, behind = wanted[wanted >= progress.cursor], wanted[wanted < progress.cursor]
         chosen = np.concatenate([ahead, behind])[: progress.pace]
@@ -100,6 +101,11 @@ class Turn:
             progress.cursor = int(chosen[-1] + 1) % len(self._table)
             self.wrapped |= progress.cursor == 0
         return chosen
+
+    def _homes(self, codes: Ints) -> Ints:
+        """The partitions that may hold some codes: of each, the first one."""
+        first, last = self._table.homes(codes)
+        return np.unique(first[first < last])
 
     def _wakes_again(self, watermark: int | None) -> bool:
         """Is the shard sure to take another step, whatever comes? A row of this step will move
