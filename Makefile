@@ -22,6 +22,7 @@ bench: setup ## measure against Spark's own joins, and plans against each other
 	$(BIN)/python -m benchmarks.window_plans
 	$(BIN)/python -m benchmarks.metadata_join
 	$(BIN)/python -m benchmarks.multiway_join
+	$(BIN)/python -m benchmarks.enrich
 
 experiments: setup ## run the papers' experiments again
 	$(BIN)/python -m experiments.window

@@ -137,6 +137,7 @@ class Queries:
         for name, value in {
             "spark.sql.shuffle.partitions": str(trial.shards),
             "spark.watersmeet.cache.folder": str(self._folder / "cache"),
+            "spark.watersmeet.stage.folder": str(folder / "tables"),
             "spark.watersmeet.cache.size": str(dice.choice([1 << 30, 1 << 30, 1 << 18])),
         }.items():
             session.conf.set(name, value)

@@ -3,13 +3,24 @@
 from importlib.metadata import version
 
 from watersmeet import errors
-from watersmeet.api import Plan, Stream, join, plan, predicate, stream
+from watersmeet.api import (
+    Enrichment,
+    Plan,
+    Stream,
+    enrich,
+    join,
+    plan,
+    plan_enrich,
+    predicate,
+    stream,
+)
 from watersmeet.operators.base import Largest, StreamCounters
 from watersmeet.operators.equi.counters import EquiStreamCounters
 from watersmeet.spark.listener import Listener
-from watersmeet.spark.metrics import EquiMetrics, StepMetrics, metrics
+from watersmeet.spark.metrics import EnrichMetrics, EquiMetrics, StepMetrics, metrics
 from watersmeet.spark.session import configure, local_session
 from watersmeet.spec.budget import Budget
+from watersmeet.spec.enrich import EnrichTuning
 from watersmeet.spec.predicate import PredicateFunction
 from watersmeet.spec.stream import Punctuation
 from watersmeet.spec.tuning import Tuning
@@ -18,6 +29,9 @@ __version__ = version("watersmeet")
 
 __all__ = [
     "Budget",
+    "EnrichMetrics",
+    "EnrichTuning",
+    "Enrichment",
     "EquiMetrics",
     "EquiStreamCounters",
     "Largest",
@@ -30,11 +44,13 @@ __all__ = [
     "StreamCounters",
     "Tuning",
     "configure",
+    "enrich",
     "errors",
     "join",
     "local_session",
     "metrics",
     "plan",
+    "plan_enrich",
     "predicate",
     "stream",
 ]

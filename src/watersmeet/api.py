@@ -1,4 +1,5 @@
-"""The public calls: ``stream``, ``predicate``, ``join`` and ``plan``."""
+"""The public calls: ``stream``, ``predicate``, ``join`` and ``plan``, ``enrich`` and
+``plan_enrich``."""
 
 from __future__ import annotations
 
@@ -7,18 +8,22 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 
 from watersmeet.errors import PlanError, PredicateError, did_you_mean
+from watersmeet.plan import enrich as enriching
 from watersmeet.plan import equi
 from watersmeet.plan.explain import explain
 from watersmeet.plan.policy import crowding
 from watersmeet.plan.streams import check_name, with_time
+from watersmeet.spark import enrich as enriched
 from watersmeet.spark import session
 from watersmeet.spark.backend import SparkBackend
 from watersmeet.spark.equi import build, result_schema
 from watersmeet.spark.inputs import check_punctuation, describe
+from watersmeet.spark.table_identity import relisted
 from watersmeet.spec.budget import Budget
+from watersmeet.spec.enrich import EnrichHow, EnrichTuning
 from watersmeet.spec.equi import Violations
 from watersmeet.spec.join import Goal, How
 from watersmeet.spec.predicate import PredicateFunction
@@ -29,6 +34,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
+#: What ``on`` and ``where`` call a table that has no name of its own.
+TABLE_NAME = "table"
 Duration = str | timedelta
 Keys = str | Sequence[str]
 Arguments = ParamSpec("Arguments")
@@ -71,6 +78,30 @@ class Plan:
         """The result, as a DataFrame to write, query or aggregate."""
         plan = self.plan
         return build(plan.spec, plan.policy, plan.predicate, [stream.df for stream in self.streams])
+
+
+@dataclass(frozen=True)
+class Enrichment:
+    """A validated call of :func:`enrich` that has not run yet; made by :func:`plan_enrich`."""
+
+    plan: enriching.EnrichPlan
+    inputs: enriched.Inputs
+
+    @property
+    def schema(self) -> StructType:
+        """The columns of the result."""
+        return result_schema(self.plan.spec, [self.inputs.stream, self.inputs.table])
+
+    def explain(self) -> str:
+        """The plan as a tree: what matches, how the table is read, when rows are answered."""
+        plan = self.plan
+        size = enriched.found(plan.spec, plan.policy, plan.predicate, self.inputs)
+        return explain(replace(plan, folder=self.inputs.folder, size=size))
+
+    def dataframe(self) -> DataFrame:
+        """The enriched stream, as a DataFrame. The table is staged now, unless it is there."""
+        plan = self.plan
+        return enriched.build(plan.spec, plan.policy, plan.predicate, self.inputs)
 
 
 def stream(
@@ -302,3 +333,126 @@ def join(*args: Any, **kwargs: Any) -> DataFrame:
     if args:
         _check_list(*args)
     return plan(*args, **kwargs).dataframe()
+
+
+#: A batch DataFrame, with a name of its own or without.
+Table: TypeAlias = "DataFrame | Stream"
+
+
+def plan_enrich(
+    stream: Stream,
+    table: Table | Callable[[], Table],
+    *,
+    on: Keys | Mapping[str, Keys] | None = None,
+    how: EnrichHow = "inner",
+    where: str | PredicateFunction | None = None,
+    memory: str | int = "256 MB",
+    max_wait: Duration | int | None = None,
+    refresh: Duration | None = None,
+    retry: Duration | None = None,
+    as_of: str | None = None,
+    version: str | None = None,
+    stage: str | None = None,
+    name: str | None = None,
+    tuning: EnrichTuning | None = None,
+) -> Enrichment:
+    """Plan an enrichment without running it; takes what :func:`enrich` takes."""
+    if not isinstance(stream, Stream):
+        raise PlanError(
+            f"stream is a {type(stream).__name__}, not a stream: name it with "
+            "wm.stream(df, 'name', time='...', delay='...') first"
+        )
+    named, read = _table(table)
+    spark = stream.df.sparkSession
+    planned = enriching.plan_enrich(
+        stream.spec,
+        named.spec,
+        SparkBackend([(stream.spec.name, stream.df), (named.spec.name, named.df)]),
+        wakes=enriched.wakes(spark),
+        on=on,
+        how=how,
+        where=where,
+        memory=memory,
+        max_wait=max_wait,
+        refresh=refresh,
+        retry=retry,
+        as_of=as_of,
+        version=version,
+        name=name,
+        tuning=tuning,
+    )
+    session.check(spark)
+    folder = enriched.stage_folder(spark, stage)
+    return Enrichment(planned, enriched.Inputs(stream.df, named.df, read, folder))
+
+
+def _table(table: Table | Callable[[], Table]) -> tuple[Stream, Callable[[], DataFrame]]:
+    """A table with a name, and how it is read again."""
+    if isinstance(table, Stream) or not callable(table):
+        named = _named_table(table)
+        return named, lambda: relisted(named.df)
+    return _named_table(table()), lambda: _named_table(table()).df
+
+
+def _named_table(table: Table) -> Stream:
+    if isinstance(table, Stream):
+        return table
+    return Stream(table, describe(table, TABLE_NAME, time=None, delay=None))
+
+
+@_takes_arguments_of(plan_enrich)
+def enrich(*args: Any, **kwargs: Any) -> DataFrame:
+    """Join each row of a stream with the rows of a table that have its key.
+
+    The table may be larger than memory. It is staged once, sorted by key, in files; frequent
+    keys are cached.
+
+    Parameters
+    ----------
+    stream
+        The stream, made by :func:`stream`; or a batch DataFrame, named in the same way.
+    table
+        A batch DataFrame, with any number of rows for a key; or a function that gives one. ``on``
+        and ``where`` call it ``table``; for another name, it is ``wm.stream(df, "name")``.
+    on
+        The key: a column, a list of columns, or a dict from the names of stream and table to
+        their column(s) where the names differ.
+    how
+        ``inner``, ``left``, ``semi`` or ``anti``, or Spark's other names of these.
+    where
+        A further condition of the match: SQL over columns qualified by the names of stream and
+        table, or a Python function, made by :func:`predicate`.
+    memory
+        What all shards together may use: a size like ``"256 MB"``, or bytes.
+    max_wait
+        How long a row may wait for its part of the table to be read: a number of micro-batches,
+        like ``"10 batches"``, or a duration. By default each row is answered in its micro-batch.
+    refresh
+        How often the table is read and staged anew. A newer version takes effect between two
+        micro-batches.
+    retry
+        How long a row without a match waits for a newer version of the table that has one. Then
+        it leaves without (left, anti), or is dropped and counted (inner, semi). The watermark
+        stays behind for as long.
+    as_of
+        The column of the table with the time from which on a row of it is valid. Each row of the
+        stream then matches one row of its key at most: the newest that is not newer than it.
+    version
+        The name of a further column of the result: which version of the table a row was answered
+        from. The metrics name the same versions.
+    stage
+        The folder in which tables are staged. Every executor must reach it as a path. By default
+        that of ``spark.watersmeet.stage.folder``; else the session's folder of checkpoints, if it
+        has one; else, on one machine, a temporary folder.
+    name
+        What metrics and the Spark UI call the enrichment.
+    tuning
+        How it works, where every way gives the same result: :class:`EnrichTuning`.
+
+    Returns
+    -------
+    DataFrame
+        The key columns, then the stream's other columns, then the table's. The stream's time
+        column stays the event time for what follows in the same query.
+    """
+    return plan_enrich(*args, **kwargs).dataframe()

@@ -13,6 +13,7 @@
     ├── SessionError    the Spark session is not set up
     ├── StateError      a checkpoint that does not fit the query
     ├── ViolationError  a stream brought a row that it had promised not to bring
+    ├── StagedTableError  a table that was staged for wm.enrich cannot be read or written
     ├── OverBudgetError  a budget with overflow="fail" would be exceeded
     ├── PredicateFunctionError  a function given by wm.predicate failed
     └── InternalError   a bug of Watersmeet itself
@@ -112,6 +113,10 @@ class SessionError(WatersmeetError):
 
 class StateError(WatersmeetError):
     """A checkpoint's state was written by a query that does not fit this one."""
+
+
+class StagedTableError(WatersmeetError):
+    """A table that was staged for ``wm.enrich`` is gone or damaged, or could not be staged."""
 
 
 class InternalError(WatersmeetError):

@@ -23,6 +23,7 @@ for any operator.
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -42,8 +43,13 @@ from watersmeet.errors import (
     did_you_mean,
 )
 from watersmeet.operators.base import END_OF_TIME, Chunk, Counters, Operator, merged
+from watersmeet.operators.enrich.layout import EnrichLayout
+from watersmeet.operators.enrich.layout import lay_out as lay_out_enrich
+from watersmeet.operators.enrich.staged import StagedTable, Versions, stage
+from watersmeet.operators.enrich.step import Enrich
 from watersmeet.operators.equi.layout import lay_out
 from watersmeet.operators.equi.step import EquiJoin
+from watersmeet.plan.enrich import EnrichPlan, plan_enrich
 from watersmeet.plan.equi import plan_join
 from watersmeet.rows.columns import TIME, concat
 from watersmeet.rows.encode import encoded, flags
@@ -314,6 +320,107 @@ class LocalJoin:
 
     def _table(self, results: Sequence[pa.RecordBatch]) -> pa.Table:
         return pa.Table.from_batches(results, self.join.output)
+
+
+class LocalEnrich:
+    """A stream that is enriched by hand, from a table that is staged in a folder. ``options`` are
+    what ``wm.enrich`` takes; a condition is given by ``wm.predicate``.
+
+    With ``restart``, it goes on from where another one stands, and from the table that was staged
+    for that, unless one is given as ``staged``. ``policy`` has fields of the policy that are to be
+    others than planned, for tests and experiments.
+
+    >>> rates = pa.table({"currency": ["EUR", "USD"], "rate": [1.0, 1.1]})
+    >>> orders = pa.table({"currency": ["USD", "USD", "GBP"], "amount": [10, 20, 30]})
+    >>> enrich = LocalEnrich("orders", LocalStream(orders.schema), rates, on="currency", how="left")
+    >>> enrich.batch(orders).sort_by("amount").to_pydict()
+    {'currency': ['USD', 'USD', 'GBP'], 'amount': [10, 20, 30], 'rate': [1.1, 1.1, None]}
+    """
+
+    def __init__(
+        self,
+        name: str,
+        stream: LocalStream,
+        table: pa.Table,
+        *,
+        table_name: str = "table",
+        shards: int = 1,
+        folder: str | None = None,
+        restart: LocalEnrich | None = None,
+        staged: StagedTable | None = None,
+        policy: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        self.folder: str = folder or (restart and restart.folder) or tempfile.mkdtemp("-watersmeet")
+        inputs = {name: stream, table_name: LocalStream(table.schema)}
+        specs = [_stream_spec(given, inputs[given]) for given in inputs]
+        specs[1] = replace(specs[1], streaming=False)
+        backend = LocalBackend(shards, self.folder)
+        self.plan: EnrichPlan = plan_enrich(specs[0], specs[1], backend, **options)
+        self.plan = replace(self.plan, policy=replace(self.plan.policy, **(policy or {})))
+        spec = self.plan.spec
+        schemas = [canonical_schema(given.schema) for given in inputs.values()]
+        self.layout: EnrichLayout = lay_out_enrich(
+            spec,
+            self.plan.policy,
+            self.plan.predicate,
+            schemas=schemas,
+            output=pa.schema([(c.name, _output_type(c, schemas)) for c in spec.output]),
+        )
+        known = staged or (restart and restart.staged)
+        self.staged: StagedTable = known or self.stage(table)
+        self.run: LocalRun = LocalRun(
+            Enrich(self.layout, self.staged, self._versions() if spec.refresh else None),
+            [LocalInput(ByKey(), spec.delay if spec.streams[0].time else None)],
+            shards=shards,
+            folder=os.path.join(self.folder, "cache"),
+            restart=restart.run if restart else None,
+        )
+
+    def stage(self, table: pa.Table) -> StagedTable:
+        """The table as it is staged, in a folder of its own."""
+        folder = tempfile.mkdtemp(dir=self.folder)
+        rows = self._encoded(1, table) or encoded(_empty(table.schema), self.layout.inputs[1].rows)
+        policy = self.plan.policy
+        return stage(rows, folder, shards=policy.shards, partition=policy.partition)
+
+    def refresh(self, table: pa.Table) -> None:
+        """Another version of the table, for the steps after the next one."""
+        self._versions().set(self.stage(table).version)
+
+    def _versions(self) -> Versions:
+        return Versions(self.folder, "table")
+
+    def batch(self, rows: pa.Table | None = None) -> pa.Table:
+        """One micro-batch of new rows, or without any."""
+        return self._table(self.run.step([self._encoded(0, rows)]))
+
+    def finish(self) -> pa.Table:
+        """The answers to all rows that wait."""
+        return self._table(self.run.finish())
+
+    @property
+    def counters(self) -> Any:
+        """What the last micro-batch did."""
+        return self.run.counters
+
+    def waiting(self) -> int:
+        """Rows that wait now."""
+        states = [self.run.state(number) for number in range(len(self.run.stores))]
+        return sum(state.waiting.rows for state in states)
+
+    def _encoded(self, position: int, table: pa.Table | None) -> pa.RecordBatch | None:
+        if table is None or table.num_rows == 0:
+            return None
+        rows = concat(table.combine_chunks().to_batches())
+        return encoded(rows, self.layout.inputs[position].rows)
+
+    def _table(self, results: Sequence[pa.RecordBatch]) -> pa.Table:
+        return pa.Table.from_batches(results, self.run.operator.output)
+
+
+def _empty(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([], schema)
 
 
 def _stream_spec(name: str, stream: LocalStream) -> StreamSpec:

@@ -159,13 +159,19 @@ def restarted(local: LocalJoin, join: Join, folder: str | None = None) -> LocalJ
 def _disturbed(
     local: LocalJoin, join: Join, batch: Batch, disturbance: Disturbance | None
 ) -> LocalJoin:
-    files = list(Path(local.folder).glob("*/*.segment"))
     if disturbance is Disturbance.RESTART:
         return restarted(local, join)
     if disturbance is Disturbance.CRASH:
         _run(_copied(local, join), join, batch)
-    elif disturbance is Disturbance.CACHE_LOST:
-        shutil.rmtree(local.folder, ignore_errors=True)
+    spoil_cache(local.folder, disturbance)
+    return local
+
+
+def spoil_cache(folder: str, disturbance: Disturbance | None) -> None:
+    """What may happen to the files of the local cache in a folder."""
+    files = [path for path in Path(folder).glob("*/*") if path.is_file()]
+    if disturbance is Disturbance.CACHE_LOST:
+        shutil.rmtree(folder, ignore_errors=True)
     elif disturbance is Disturbance.CACHE_TRUNCATED:
         for file in files:
             os.truncate(file, file.stat().st_size // 2)
@@ -182,7 +188,6 @@ def _disturbed(
         for file, content in zip(files, contents[1:] + contents[:1], strict=True):
             file.write_bytes(content)
     forget()  # as another process finds the files
-    return local
 
 
 def _run(local: LocalJoin, join: Join, batch: Batch) -> pa.Table:

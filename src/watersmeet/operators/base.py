@@ -159,6 +159,11 @@ def count_windows(state: ShardState, counters: Counters) -> None:
         stream.state_rows = window.rows
         stream.state_bytes = total_bytes(window.entries)
         stream.segments = len(window.entries)
+    count_cache(state, counters)
+
+
+def count_cache(state: ShardState, counters: Counters) -> None:
+    """Count what a step saw of the local cache."""
     cache = state.cache.counts
     counters.cache_hits, counters.cache_misses = cache.hits, cache.misses
     counters.cache_damaged, counters.cache_unsaved = cache.damaged, cache.unsaved

@@ -27,6 +27,20 @@ def check_streams(streams: Sequence[StreamSpec]) -> None:
         raise PlanError(
             f"streams: a join takes two to {MOST_STREAMS} streams; {len(streams)} given: {names}."
         )
+    check_names(streams)
+    live = [stream.name for stream in streams if stream.streaming]
+    if live and len(live) < len(streams):
+        batch = [stream.name for stream in streams if not stream.streaming]
+        raise MixedInputError(
+            f"streams: {', '.join(live)} is a streaming DataFrame, {', '.join(batch)} a batch "
+            "one. A table is joined with a stream, or with a join's result, by wm.enrich; a small "
+            "one also by Spark itself: joined.join(table, 'key', 'left'). Streams are joined with "
+            "streams (spark.readStream), batch DataFrames with batch ones (spark.read)."
+        )
+
+
+def check_names(streams: Sequence[StreamSpec]) -> None:
+    """Has each stream a name of its own that can be used?"""
     seen: set[str] = set()
     for stream in streams:
         name = stream.name
@@ -42,15 +56,6 @@ def check_streams(streams: Sequence[StreamSpec]) -> None:
                 f"stream {name!r}: prefix={stream.prefix!r} is not a string. Give what to put "
                 "before shared column names, like 'v_', or ''."
             )
-    live = [stream.name for stream in streams if stream.streaming]
-    if live and len(live) < len(streams):
-        batch = [stream.name for stream in streams if not stream.streaming]
-        raise MixedInputError(
-            f"streams: {', '.join(live)} is a streaming DataFrame, {', '.join(batch)} a batch "
-            "one. A table is joined with a stream, or with a join's result, by wm.enrich; a small "
-            "one also by Spark itself: joined.join(table, 'key', 'left'). Streams are joined with "
-            "streams (spark.readStream), batch DataFrames with batch ones (spark.read)."
-        )
 
 
 def check_name(name: object) -> None:

@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from watersmeet.operators.base import Largest, StreamCounters
+from watersmeet.operators.enrich.counters import TABLE_VERSION, EnrichCounters
 from watersmeet.operators.equi.counters import EquiCounters, EquiStreamCounters
 from watersmeet.spark.counters import COUNTERS, FAMILY, LARGEST, NAME, NOTES, STEP
 
@@ -111,16 +112,54 @@ class EquiMetrics(StepMetrics):
         return self.results / self.full_results if self.full_results else 1.0
 
 
+@dataclass(frozen=True)
+class EnrichMetrics(StepMetrics):
+    """One micro-batch of one enrichment.
+
+    ``hits`` rows were answered from the cache, which has ``cached_keys`` keys, in
+    ``cached_bytes`` bytes. ``sought`` and ``scanned`` partitions of the table were read, in either
+    way, and ``skipped`` ones were not; ``seeks`` keys were sought. ``waited`` rows were answered
+    after their micro-batch; ``state_rows`` wait now, for at most ``oldest_wait`` micro-batches so
+    far. ``cycles`` have ended, over all shards. ``retried`` rows without a match wait for a newer
+    version of the table, ``given_up`` ones have waited in vain.
+    """
+
+    hits: int
+    sought: int
+    scanned: int
+    skipped: int
+    seeks: int
+    cached_keys: int
+    cached_bytes: int
+    cycles: int
+    waited: int
+    oldest_wait: int
+    retried: int
+    given_up: int
+
+    @property
+    def versions(self) -> set[str]:
+        """The versions of the table that rows were answered from."""
+        prefix = TABLE_VERSION
+        return {note.removeprefix(prefix) for note in self.notes if note.startswith(prefix)}
+
+    @property
+    def hit_rate(self) -> float:
+        """The share of rows that were answered from the cache."""
+        return self.hits / self.rows if self.rows else 0.0
+
+
 #: For each family of joins, what its metrics and its streams' are read into.
 _FAMILIES: dict[str, tuple[type[StepMetrics], type[StreamCounters]]] = {
     EquiCounters.family: (EquiMetrics, EquiStreamCounters),
+    EnrichCounters.family: (EnrichMetrics, StreamCounters),
 }
 
 
 def metrics(given: StreamingQuery | StreamingQueryProgress) -> list[StepMetrics]:
     """One record for each recent micro-batch of each join in a query, oldest first:
-    an :class:`EquiMetrics` for an equality join. Of a single progress report of Spark's, as a
-    listener gets it, the records of that micro-batch.
+    an :class:`EquiMetrics` for an equality join, an :class:`EnrichMetrics` for an enrichment. Of a
+    single progress report of Spark's, as a listener gets it, the records of that micro-batch.
 
     Spark keeps the last 100 batches
     (``spark.sql.streaming.numRecentProgressUpdates``).

@@ -32,6 +32,11 @@ def resident_of(memory: int | None) -> int:
     return OPEN_BYTES if memory is None else memory // _RESIDENT
 
 
+def memory_for(resident: int) -> int:
+    """The limit of all memory of which open segments may take so much."""
+    return resident * _RESIDENT
+
+
 class OpenSegments:
     """Open segments by id, least recently used first.
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Protocol
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,8 +19,17 @@ from watersmeet.rows.widths import row_bytes, runs
 _LONG = 100
 
 
+class Keyed(Protocol):
+    """What is to be known of stored keys: is the code the key itself, and where they are if not."""
+
+    @property
+    def exact(self) -> bool: ...
+    @property
+    def key_columns(self) -> Sequence[str]: ...
+
+
 def same_keys(
-    layout: EquiLayout,
+    layout: Keyed,
     ours: pa.RecordBatch,
     others: pa.RecordBatch,
     mine: Positions,

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from watersmeet.plan.enrich import EnrichPlan
 from watersmeet.plan.equi import EquiPlan
-from watersmeet.plan.explain import equi
+from watersmeet.plan.explain import enrich, equi
 from watersmeet.plan.explain.tree import Node
 from watersmeet.plan.join import JoinPlan
 from watersmeet.spec.join import JoinSpec
 
 #: For each family of joins, what is to be said of it.
-_BRANCHES: dict[type[JoinPlan], Callable[[Any], list[Node]]] = {EquiPlan: equi.branches}
+_BRANCHES: dict[type[JoinPlan], Callable[[Any], list[Node]]] = {
+    EquiPlan: equi.branches,
+    EnrichPlan: enrich.branches,
+}
 
 
 def explain(plan: JoinPlan) -> str:
@@ -21,6 +25,8 @@ def explain(plan: JoinPlan) -> str:
     names = " and ".join(stream.name for stream in spec.streams)
     inputs = "streaming" if spec.streaming else "batch: one run, no watermark"
     title = f"{spec.how} join of {names}"
+    if isinstance(plan, EnrichPlan):
+        title = f"{spec.how} enrichment of {' from '.join(stream.name for stream in spec.streams)}"
     called = "" if spec.name == title else f"{spec.name}: "
     tree = Node(f"{called}{title} ({inputs})", _BRANCHES[type(plan)](plan))
     return "\n".join(_warning(spec) + tree.drawn())

@@ -21,7 +21,7 @@ import errno
 import os
 from dataclasses import dataclass, field
 
-from watersmeet.state.cache.eviction import evict, file_name
+from watersmeet.state.cache.eviction import counts_name, evict, file_name
 from watersmeet.state.cache.file import close_files, read_file, write_file
 from watersmeet.state.cache.folder import cache_folder
 from watersmeet.state.segment import Segment
@@ -114,6 +114,12 @@ class SegmentCache:
         with contextlib.suppress(OSError):
             if path is not None:
                 os.unlink(path)
+
+    def counts_path(self, name: str) -> str | None:
+        """The path of a file in which an operator counts, beside the segments; None if there can
+        be none. It is evicted as they are."""
+        folder = self.folder
+        return None if folder is None else os.path.join(folder, counts_name(name))
 
     def _path(self, segment_id: str) -> str | None:
         folder = self.folder

@@ -31,8 +31,9 @@ WRITING_SECONDS = 600
 #: So often, in seconds, a process looks into the folders of earlier boots.
 SWEEP_SECONDS = 3600
 
-#: ``<id>.segment``; and a file that is being written: ``<name>.<random>.tmp``.
-_OURS = re.compile(r"[^.]+\.segment|.+\.\w{8}(?P<temporary>\.tmp)")
+#: ``<id>.segment``; ``<id>.counts``, in which an operator counts; and a file that is being written:
+#: ``<name>.<random>.tmp``.
+_OURS = re.compile(r"[^.]+\.(segment|counts)|.+\.\w{8}(?P<temporary>\.tmp)")
 
 #: When this process has last looked into the folders of earlier boots, by its own folder.
 _swept: dict[str, float] = {}
@@ -41,6 +42,11 @@ _swept: dict[str, float] = {}
 def file_name(segment_id: str) -> str:
     """The name of a segment's file."""
     return f"{segment_id}.segment"
+
+
+def counts_name(name: str) -> str:
+    """The name of a file in which something is counted."""
+    return f"{name}.counts"
 
 
 def temporary_affixes(name: str) -> tuple[str, str]:

@@ -1,0 +1,116 @@
+"""How a step of the disk phase reads the table: scan or seek, and how much of it.
+
+The semi-stream paper assumes no index and scans. Here the table is staged in the order of its
+keys, in partitions, so a step may also seek: find the wanted keys in a partition, and touch
+nothing else of it. To scan is to read the whole partition first, in one go.
+
+    seek        keys x c_seek
+    scan        bytes x c_read + keys x c_hit
+
+On a disk that has the partition in memory c_seek is about c_hit, and a scan never pays. On one
+that has not, a key that is sought costs several reads, and a scan pays from a few keys on.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from watersmeet.rows.columns import Bools
+from watersmeet.rows.columns import Ints as Counts
+
+#: The weight of a new measurement in the running average.
+_NEW = 0.2
+#: A measurement counts as this many times the average at most.
+_OUTLIER = 4.0
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What reading has cost so far, in nanoseconds, as running averages: ``seek`` and ``hit`` for
+    a key in a partition that is sought and in one that was read before, ``read`` for a byte. None
+    has not been measured yet."""
+
+    seek: float | None = None
+    hit: float | None = None
+    read: float | None = None
+
+    @property
+    def known(self) -> bool:
+        """Has everything been measured?"""
+        return None not in (self.seek, self.hit, self.read)
+
+    def sought(self, keys: int, nanoseconds: float) -> Reading:
+        """With the measurement of a partition that was sought."""
+        return replace(self, seek=_averaged(self.seek, nanoseconds / max(keys, 1)))
+
+    def scanned(self, keys: int, size: int, reading: float, finding: float) -> Reading:
+        """With the measurement of a partition that was scanned: the time for reading its bytes,
+        and that for finding the keys in it."""
+        return replace(
+            self,
+            read=_averaged(self.read, reading / max(size, 1)),
+            hit=_averaged(self.hit, finding / max(keys, 1)),
+        )
+
+
+def _averaged(before: float | None, now: float) -> float:
+    """The average with a new measurement. One that is far above is taken as less: more often
+    than the disk, something else has held this process up."""
+    return now if before is None else (1 - _NEW) * before + _NEW * min(now, _OUTLIER * before)
+
+
+def seek_ns(keys: Counts, reading: Reading) -> np.ndarray:
+    """Nanoseconds to seek so many keys in each of some partitions.
+
+    >>> seek_ns(np.array([10, 0]), Reading(seek=2000.0)).tolist()
+    [20000.0, 0.0]
+    """
+    return np.asarray(keys) * float(reading.seek or 0.0)
+
+
+def scan_ns(keys: Counts, sizes: Counts, reading: Reading) -> np.ndarray:
+    """Nanoseconds to scan partitions of such sizes for so many keys.
+
+    >>> scan_ns(np.array([10]), np.array([1000]), Reading(hit=100.0, read=2.0)).tolist()
+    [3000.0]
+    """
+    return np.asarray(sizes) * float(reading.read or 0.0) + np.asarray(keys) * (reading.hit or 0.0)
+
+
+def scans(keys: Counts, sizes: Counts, reading: Reading) -> Bools:
+    """Which partitions to scan rather than seek, given how many keys are wanted of each.
+
+    >>> slow = Reading(seek=1e6, hit=1000.0, read=1.0)
+    >>> scans(np.array([5, 100]), np.array([32_000_000] * 2), slow).tolist()
+    [False, True]
+    """
+    cheaper: Bools = scan_ns(keys, sizes, reading) < seek_ns(keys, reading)
+    return cheaper
+
+
+def pace(
+    partitions: int, *, cheap: bool, max_wait: float, rows: float, v_S: float, room: float
+) -> int | None:
+    """How many partitions a step reads; None: all that its rows need.
+
+    Reading that is ``cheap`` is done at once. Otherwise as little is read as two bounds allow. A
+    row waits for one cycle at most, ``partitions / pace`` steps, and that is not to exceed
+    ``max_wait``. And ``rows`` that come in each step, of ``v_S`` bytes, are not to take more than
+    ``room`` while they wait (equation 1 of the paper, for H_S).
+
+    >>> pace(100, cheap=True, max_wait=10, rows=1000, v_S=50, room=1e6) is None
+    True
+    >>> pace(100, cheap=False, max_wait=10, rows=1000, v_S=50, room=1e6)
+    10
+    >>> pace(100, cheap=False, max_wait=10, rows=10_000, v_S=50, room=1e6)
+    50
+    """
+    if cheap or max_wait < 2:
+        return None
+    for_wait = partitions / max_wait
+    for_memory = partitions * rows * v_S / max(room, 1.0)
+    wanted = math.ceil(max(for_wait, for_memory, 1))
+    return None if wanted >= partitions else wanted

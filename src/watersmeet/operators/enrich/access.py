@@ -1,0 +1,122 @@
+"""The disk phase: the partitions of the table are sought or scanned for the keys of stream rows.
+
+For each partition that may hold a key, the cheaper way is taken, by what both have cost so far
+(:mod:`watersmeet.cost.disk_phase`). Now and then it is the other way, so that its cost stays known.
+Which way it is changes no result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.cost.disk_phase import scan_ns, scans, seek_ns
+from watersmeet.operators.enrich.answers import Stopwatch, Unmatched, answers
+from watersmeet.operators.enrich.candidates import Found
+from watersmeet.operators.enrich.counters import EnrichCounters
+from watersmeet.operators.enrich.layout import EnrichLayout
+from watersmeet.operators.enrich.lookup import Visits
+from watersmeet.operators.enrich.state import EnrichState
+from watersmeet.operators.enrich.table import TableShard, in_order
+from watersmeet.rows.columns import Bools, Ints, codes_of
+from watersmeet.state.probe import probe
+
+#: One partition in so many is read in the way that seems to cost more.
+_EXPLORE = 1024
+
+
+class DiskPhase:
+    """Answers stream rows from a table; lives for a step. With ``counts``, it counts how often
+    keys come."""
+
+    def __init__(
+        self,
+        layout: EnrichLayout,
+        table: TableShard,
+        state: EnrichState,
+        counters: EnrichCounters,
+        *,
+        counts: bool,
+    ) -> None:
+        self._layout = layout
+        self._table = table
+        self._state = state
+        self._counters = counters
+        self.counts = counts
+        self._watch = Stopwatch()
+
+    def answers(
+        self, rows: pa.RecordBatch, unmatched: Unmatched | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The results of rows that ascend by code."""
+        found, watch = self._found(rows), self._watch
+        yield from answers(self._layout, rows, found, unmatched=unmatched, watch=watch)
+
+    def expected_ns(self, codes: Ints) -> float:
+        """What it would take to find such codes, which ascend."""
+        visits = Visits.of(self._table, codes)
+        sizes, reading = visits.sizes(self._table), self._state.reading
+        scanning, seeking = scan_ns(visits.keys, sizes, reading), seek_ns(visits.keys, reading)
+        return float(np.where(self._cheaper(visits), scanning, seeking).sum())
+
+    def _found(self, rows: pa.RecordBatch) -> Iterator[Found]:
+        codes = codes_of(rows)
+        visits = Visits.of(self._table, codes)
+        self._counters.probes += len(visits.wanted)
+        self._counters.skipped += len(self._table) - len(visits.partitions)
+        wanted = rows if len(visits.wanted) == len(rows) else rows.take(pa.array(visits.wanted))
+        found = np.zeros(len(wanted), dtype=np.bool_)
+        scanned = self._scanned(visits)
+        order = range(len(visits.partitions))
+        for visit in reversed(order) if self._layout.as_of else order:
+            number = int(visits.partitions[visit])
+            low, high = int(visits.low[visit]), int(visits.high[visit])
+            reading, began = Stopwatch(), self._watch.nanoseconds
+            if scanned[visit]:
+                with reading:
+                    self._table.read(number)
+            with self._watch:
+                partition = self._table.partition(number)
+                fresh = in_order(wanted.slice(low, high - low))
+                ranges = probe(fresh, partition, None, None)
+            mine = low + ranges.searchers
+            found[mine] = True
+            yield Found(partition, visits.wanted[mine], ranges.low, ranges.high)
+            finding = self._watch.nanoseconds - began
+            self._measure(number, int(visits.keys[visit]), reading.nanoseconds, finding)
+        if self.counts:
+            came = codes[visits.wanted]
+            self._state.tally.note(came, barren=came[~found])
+            self._state.progress.volume += wanted.nbytes
+
+    def _scanned(self, visits: Visits) -> Bools:
+        """Which partitions are scanned, the others being sought."""
+        if self._layout.access != "auto":
+            return self._cheaper(visits)
+        turns = self._state.progress.visited + np.arange(len(visits.partitions))
+        if not self._state.reading.known:
+            alternating: Bools = turns % 2 == 0
+            return alternating
+        explored: Bools = turns % _EXPLORE == _EXPLORE - 1
+        return np.logical_xor(self._cheaper(visits), explored)
+
+    def _cheaper(self, visits: Visits) -> Bools:
+        """Which partitions are cheaper to scan, unless one way was asked for."""
+        if self._layout.access != "auto":
+            return np.full(len(visits.partitions), self._layout.access == "scan")
+        return scans(visits.keys, visits.sizes(self._table), self._state.reading)
+
+    def _measure(self, number: int, keys: int, reading: int, finding: int) -> None:
+        """Note what a partition has cost, in nanoseconds; ``reading`` is 0 if it was sought."""
+        state = self._state
+        state.progress.visited += 1
+        if reading:
+            size = int(self._table.bytes[number])
+            self._counters.scanned += 1
+            state.reading = state.reading.scanned(keys, size, reading, finding)
+        else:
+            self._counters.sought += 1
+            self._counters.seeks += keys
+            state.reading = state.reading.sought(keys, finding)

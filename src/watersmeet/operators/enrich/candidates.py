@@ -1,0 +1,70 @@
+"""From where master rows are to pairs of a stream row and a master row with equal codes.
+
+Usually all master rows of a key are candidates. In a join *as of* a time, each stream row has one
+at most: the newest version of its key that is not newer than the row. Partitions are in the order
+of (code, time), so the versions of a key are in order too, through all partitions. They are looked
+at from the last partition to the first, and the first version that is found for a row is the
+newest one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from watersmeet.operators.enrich.layout import EnrichLayout
+from watersmeet.operators.equi.keys import same_keys
+from watersmeet.rows.columns import TIME, Bools, Ints, Positions, times_of
+from watersmeet.state.probe import bisect, spread
+from watersmeet.state.segment import Segment
+
+#: A partition; positions of stream rows, and positions there of master rows with equal codes.
+Candidates = tuple[Segment, Positions, Positions]
+
+
+@dataclass(frozen=True)
+class Found:
+    """Where master rows are in one partition: those of stream row ``mine[i]`` are rows ``low[i]``
+    to before ``high[i]`` of the ``master`` rows there."""
+
+    master: Segment
+    mine: Ints
+    low: Ints
+    high: Ints
+
+
+def candidates(
+    layout: EnrichLayout, rows: pa.RecordBatch, found: Iterable[Found]
+) -> Iterator[Candidates]:
+    """The candidates of stream rows, in pieces. Partitions come in order; of a join as of a
+    time, backwards."""
+    if layout.as_of:
+        yield from _valid(layout, rows, found)
+        return
+    for there in found:
+        for row, place in spread(there.low, there.high, layout.output.piece_rows):
+            yield there.master, there.mine[row], place
+
+
+def _valid(
+    layout: EnrichLayout, rows: pa.RecordBatch, found: Iterable[Found]
+) -> Iterator[Candidates]:
+    """For each stream row, the newest version of its key that is not newer than the row."""
+    times = times_of(rows)
+    # A row without a time is newer than nothing.
+    open_: Bools = rows.column(TIME).is_valid().to_numpy(zero_copy_only=False)
+    for there in found:
+        chosen = open_[there.mine]
+        mine, low = there.mine[chosen], there.low[chosen]
+        master = there.master.rows
+        high = bisect(times_of(master), low, there.high[chosen], times[mine], side="right")
+        while len(mine):
+            inside = high > low
+            mine, low, high = mine[inside], low[inside], high[inside] - 1
+            # Codes are equal. Where keys are not, an older row may be the right one.
+            equal = same_keys(layout, rows, master, mine, high)
+            open_[mine[equal]] = False
+            yield there.master, mine[equal], high[equal]
+            mine, low, high = mine[~equal], low[~equal], high[~equal]

@@ -1,0 +1,43 @@
+"""What a semi-stream join counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from watersmeet.operators.base import Counters, StreamCounters
+
+#: A note begins so that says which version of the table a step has used.
+TABLE_VERSION = "table version "
+
+
+@dataclass
+class EnrichCounters(Counters):
+    """What one step did, and what is there now.
+
+    ``hits`` are the rows that the cache answered, ``sought`` and ``scanned`` the partitions that
+    were read in either way, ``skipped`` those that were not, as they cannot match; ``seeks`` are
+    the keys that were sought. ``cached_keys`` and ``cached_bytes`` are in the cache now,
+    ``cycles`` is how many have ended so far; ``waited`` rows were answered after their
+    micro-batch, and ``oldest_wait`` is the greatest number of steps for which a row waits now.
+    ``retried`` rows without a match wait for a newer version of the table, ``given_up`` ones have
+    waited in vain."""
+
+    family: ClassVar[str] = "enrichment"
+
+    hits: int = 0
+    sought: int = 0
+    scanned: int = 0
+    skipped: int = 0
+    seeks: int = 0
+    cached_keys: int = 0
+    cached_bytes: int = 0
+    cycles: int = 0
+    waited: int = 0
+    oldest_wait: int = 0
+    retried: int = 0
+    given_up: int = 0
+
+    @classmethod
+    def zero(cls) -> EnrichCounters:
+        return cls([StreamCounters()])

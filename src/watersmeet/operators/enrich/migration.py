@@ -1,0 +1,182 @@
+"""Which keys enter the cache and which leave it, and when (paper, algorithm 1).
+
+Every key is decided on its own, by the cache inequality: is ``m`` master rows less memory than
+``n`` stream rows, those of one cycle through the table? Three phases follow one another:
+
+incrementing  The disk phase counts the stream rows of every key that it answers. This lasts for
+              one cycle. At its end the inequality chooses keys; every tenth time it also finds
+              cached keys that have become rare, which leave.
+switching     The master rows of the chosen keys are copied from the table into the files of a new
+              cache, beside those that stay: the paper's switching buffer.
+phase-out     The new cache takes effect, all at once. Rows of its keys that still wait are
+              answered from it.
+
+Switching and phase-out take one step each. The paper needs a cycle for each, because the rows of
+a key may be anywhere in its table; here they are together. For the same reason the count that the
+paper keeps of master rows (s_count) is looked up when it is needed.
+
+**A cycle** is one pass through the table while rows wait for their partition. If every step reads
+all that its rows need, it is the time in which the rows of the disk phase would fill the memory
+that rows may wait in: as in the paper, cache and waiting rows then balance each other. The first
+cycles are shorter, so that the most frequent keys are cached soon.
+
+What is decided in a step takes effect in a later one, so that a step that is run again emits the
+same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.cost.enrich import belongs_into_cache, densest, leaves_cache
+from watersmeet.operators.enrich.hot_keys import KEY_BYTES, HotKeys, discard
+from watersmeet.operators.enrich.layout import EnrichLayout
+from watersmeet.operators.enrich.lookup import master_counts, master_rows
+from watersmeet.operators.enrich.state import INCREMENTING, PHASE_OUT, SWITCHING, EnrichState
+from watersmeet.operators.enrich.table import TableShard
+from watersmeet.rows.columns import Bools, Ints, codes_of, concat
+
+#: Keys leave the cache in every tenth cycle only, so that their frequency is well known.
+EVICTION = 10
+
+
+class Migration:
+    """Moves keys into the cache of a shard, and out of it; lives for a step."""
+
+    def __init__(self, layout: EnrichLayout, state: EnrichState, table: TableShard) -> None:
+        self._layout = layout
+        self._state = state
+        self._table = table
+
+    def begin(self) -> HotKeys | None:
+        """The cache that this step uses."""
+        progress = self._state.progress
+        if progress.phase == PHASE_OUT:
+            if progress.hot is not None:
+                self._drop(progress.hot)
+            progress.hot, progress.coming, progress.phase = progress.coming, None, INCREMENTING
+        if progress.hot is None:
+            return None
+        hot = HotKeys.open(self._state.cache, progress.hot)
+        return hot if hot is not None else self._written(progress.hot, before=None)
+
+    def end(self, hot: HotKeys | None, *, wrapped: bool) -> None:
+        """Go on with the migration; ``wrapped``: has this step finished a pass through the
+        table?"""
+        progress = self._state.progress
+        if progress.phase == SWITCHING:
+            assert progress.coming is not None, "keys were chosen before they are switched"
+            self._written(progress.coming, before=hot)
+            progress.phase = PHASE_OUT
+        elif wrapped if progress.pace else progress.volume > progress.limit:
+            self._end_cycle(hot)
+
+    def renew(self) -> None:
+        """The table is another one: the same keys are cached, with what it has of them."""
+        progress = self._state.progress
+        name = progress.coming if progress.phase == PHASE_OUT else progress.hot
+        known = None if name is None else self._state.keys_of(name)
+        for old in {progress.hot, progress.coming} - {None}:
+            self._drop(str(old))
+        self._state.tally.clear()
+        progress.hot = progress.coming = None
+        progress.phase, progress.volume, progress.cursor = INCREMENTING, 0.0, 0
+        if known is not None:
+            codes = known[0]
+            progress.hot = self._state.keep_keys(codes, master_counts(self._table, codes))
+
+    # -- inside ---------------------------------------------------------------------
+
+    def _end_cycle(self, hot: HotKeys | None) -> None:
+        progress, tally = self._state.progress, self._state.tally
+        progress.cycle += 1
+        progress.counted += progress.volume
+        codes, rows, changed = self._chosen(hot)
+        if changed:
+            progress.coming = self._state.keep_keys(codes, rows)
+            progress.phase = SWITCHING
+        tally.clear()
+        progress.limit = min(self._layout.policy.queue, 2 * max(progress.limit, progress.volume))
+        progress.volume = 0.0
+
+    def _chosen(self, hot: HotKeys | None) -> tuple[Ints, Ints, bool]:
+        """The keys of the next cache, how many rows each has, and whether these are others than
+        now."""
+        v_R, v_S = self._table.width, self._state.progress.width
+        codes, n, barren = self._state.tally.counts()
+        # Only of these can the inequality hold: a key has one master row or more, or none.
+        likely = barren | (n * v_S > v_R)
+        codes, n = codes[likely], n[likely].astype(np.float64)
+        m = master_counts(self._table, codes)
+        enters = belongs_into_cache(m, n, v_R, v_S)
+        if hot is not None:
+            enters &= ~np.isin(codes, hot.codes)
+            stays, frequency = self._staying(hot)
+            codes = np.concatenate([codes[enters], hot.codes[stays]])
+            m = np.concatenate([m[enters], hot.rows[stays]])
+            n = np.concatenate([n[enters], frequency[stays]])
+        else:
+            codes, m, n = codes[enters], m[enters], n[enters]
+        fits = np.flatnonzero(densest(m * v_R + KEY_BYTES, n * v_S, self._layout.policy.cache))
+        order = fits[np.argsort(codes[fits])]
+        before = codes[:0] if hot is None else hot.codes
+        return codes[order], m[order], not np.array_equal(codes[order], before)
+
+    def _staying(self, hot: HotKeys) -> tuple[Bools, np.ndarray]:
+        """Which cached keys stay, and how often each of them comes in a cycle."""
+        progress = self._state.progress
+        cycles = max(progress.counted / max(progress.volume, 1.0), 1.0)
+        frequency = hot.counts / cycles
+        stays = np.ones(len(hot), dtype=np.bool_)
+        if progress.cycle % EVICTION == 0:
+            stays = ~leaves_cache(
+                hot.rows, hot.counts, cycles, self._table.width, self._state.progress.width
+            )
+            hot.counts[:] = 0
+            progress.counted = 0.0
+        return stays, frequency
+
+    def _written(self, name: str, *, before: HotKeys | None) -> HotKeys | None:
+        """Write the files of a cache whose keys are known: with the rows of the cache
+        ``before`` it, where that has them, and those of the table."""
+        known = self._state.keys_of(name)
+        if known is None:
+            return None
+        codes, rows = known
+        counts, missing = np.zeros_like(codes), codes
+        old: Iterator[pa.RecordBatch] = iter(())
+        if before is not None:
+            stay = np.isin(before.codes, codes)
+            old, missing = before.master(stay), np.setdiff1d(codes, before.codes)
+            counts[np.isin(codes, before.codes)] = before.counts[stay]
+        new = master_rows(self._table, missing, piece=self._layout.policy.piece)
+        cache, size = self._state.cache, self._layout.policy.partition
+        HotKeys.write(cache, name, codes, rows, counts, merged(old, new), partition=size)
+        # Without room on the disk there is none: the table has the same rows.
+        return HotKeys.open(cache, name)
+
+    def _drop(self, name: str) -> None:
+        self._state.forget_keys(name)
+        discard(self._state.cache, name)
+
+
+def merged(
+    old: Iterator[pa.RecordBatch], new: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Rows of two iterators that each ascend by code, and have no code in common, in one that
+    does. The rows of ``new`` are held in memory."""
+    held = [batch for batch in new if len(batch)]
+    rows = concat(held) if held else None
+    for batch in old:
+        if rows is None or not len(batch):
+            yield batch
+            continue
+        stop = int(np.searchsorted(codes_of(rows), codes_of(batch)[-1]))
+        both = concat([batch, rows.slice(0, stop)])
+        yield both.take(pa.array(np.argsort(codes_of(both), kind="stable")))
+        rows = rows.slice(stop)
+    if rows is not None:
+        yield rows

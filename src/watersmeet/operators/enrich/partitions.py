@@ -1,0 +1,137 @@
+"""The rows of one shard of a table as files: sorted by key code, cut into partitions.
+
+    <base>index.arrow      one row for each partition: what it holds, in order of the codes
+    <base>filter           bits, one set for each code of a partition
+    <base><number>.arrow   a partition: one record batch, uncompressed, to be mapped
+
+Invariant: rows ascend by (code, time) through all partitions. So the rows of a key are together:
+in one partition, or in some that follow one another. No row has a null code. A file that is
+there is complete and never changes.
+
+Rule: partitions take about the same number of bytes. Where the rows of a key are cut, both
+partitions have its code in their bounds.
+
+``base`` is what the paths of all files begin with: a folder, or a folder and the start of a name.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.rows.columns import Ints, codes_of
+from watersmeet.rows.gathering import Gathering
+from watersmeet.rows.widths import sliced
+from watersmeet.state.segment import Segment
+
+#: A filter has at least this number of bits for each different code of its partition.
+FILTER_BITS = 16
+
+#: 2**64 divided by the golden ratio: Fibonacci hashing spreads runs of integers.
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+INDEX = "index.arrow"
+FILTER = "filter"
+#: The ``rows`` of a partition, what they take in ``memory``, and in the file (``bytes``), both in
+#: bytes, and what the ``widest`` row takes; the ``least`` and the ``greatest`` code in it; where
+#: its filter begins, in bytes, and of how many bits it is the power of two.
+_COLUMNS = ("rows", "memory", "bytes", "widest", "least", "greatest", "filter_at", "filter_bits")
+INDEX_SCHEMA = pa.schema([(name, pa.int64()) for name in _COLUMNS])
+#: A partition is gathered from slices of this part of it, so that partitions are about equal.
+_SLICES = 16
+
+
+@dataclass
+class PartitionWriter:
+    """Writes the rows of one shard, which come in order, as partitions.
+
+    ``at_most`` bytes are a partition, about. Only a single row may be much more."""
+
+    base: str
+    at_most: int
+    index: list[dict[str, int]] = field(default_factory=list)
+    _gathering: Gathering = field(init=False)
+    _filters: list[bytes] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        os.makedirs(os.path.dirname(self.base), exist_ok=True)
+        self._gathering = Gathering(rows=1 << 31, size=self.at_most)
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Rows that follow all rows before."""
+        for part in sliced(rows, max(1, self.at_most // _SLICES)):
+            for gathered in self._gathering.add(part):
+                self._write(gathered)
+
+    def close(self) -> None:
+        """Write what is left, then the index."""
+        for gathered in self._gathering.rest():
+            self._write(gathered)
+        with open(self.base + FILTER, "wb") as file:
+            file.write(b"".join(self._filters))
+        write_file(self.base + INDEX, pa.RecordBatch.from_pylist(self.index, INDEX_SCHEMA))
+
+    def total(self, name: str) -> int:
+        """The sum of a column of the index."""
+        return sum(entry[name] for entry in self.index)
+
+    def _write(self, rows: pa.RecordBatch) -> None:
+        codes = codes_of(rows)
+        assert (codes[1:] >= codes[:-1]).all(), "rows of a partition ascend by code"
+        greatest = self.index[-1]["greatest"] if self.index else codes[0]
+        assert codes[0] >= greatest, "partitions ascend by code"
+        path = partition_path(self.base, len(self.index))
+        write_file(path, rows)
+        bits, packed = filter_of(codes)
+        self.index.append(
+            {
+                "rows": len(rows),
+                "memory": rows.nbytes,
+                "bytes": os.path.getsize(path),
+                "widest": Segment.of(rows).widest,
+                "least": int(codes[0]),
+                "greatest": int(codes[-1]),
+                "filter_at": sum(map(len, self._filters)),
+                "filter_bits": bits,
+            }
+        )
+        self._filters.append(packed)
+
+
+def partition_path(base: str, number: int) -> str:
+    """The file of a partition."""
+    return f"{base}{number}.arrow"
+
+
+def write_file(path: str, rows: pa.RecordBatch) -> None:
+    """Rows as an Arrow file; it is there as a whole or not at all."""
+    temporary = f"{path}.{os.getpid()}.tmp"
+    with pa.OSFile(temporary, "wb") as sink, pa.ipc.new_file(sink, rows.schema) as writer:
+        writer.write_batch(rows)
+    os.replace(temporary, path)
+
+
+def filter_of(codes: Ints) -> tuple[int, bytes]:
+    """A bit table with the bits set of where sorted codes are hashed to: the power of two of its
+    size, and its bytes.
+
+    >>> bits, packed = filter_of(np.array([5, 5, 9]))
+    >>> bits, len(packed), sum(byte.bit_count() for byte in packed)
+    (6, 8, 2)
+    """
+    different = codes[np.append(True, codes[1:] != codes[:-1])]
+    bits = max(6, (FILTER_BITS * len(different)).bit_length())
+    table = np.zeros(1 << bits, dtype=np.bool_)
+    table[filter_places(different, np.uint64(bits))] = True
+    return bits, np.packbits(table).tobytes()
+
+
+def filter_places(codes: Ints, bits: np.ndarray | np.uint64) -> Ints:
+    """Where codes are hashed to, in tables of two to the power of ``bits`` places."""
+    with np.errstate(over="ignore"):
+        spread = codes.view(np.uint64) * _GOLDEN
+    places: Ints = (spread >> (np.uint64(64) - bits)).view(np.int64)
+    return places

@@ -1,0 +1,66 @@
+"""A second chance for rows whose master row comes late.
+
+A row without a match waits until a newer version of the table has one, or until the watermark
+reaches its *deadline*. Then it is given up: it leaves as a row without a match (left, anti), or is
+dropped and counted (inner, semi).
+
+The watermark of the query stays behind by the time for which rows are retried, so that the
+deadline of a row is its own time, and a row that has waited is not late for what follows. Only a
+stream that brought its own watermark cannot be held back: there the deadline is its time and that
+while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.operators.enrich.counters import EnrichCounters
+from watersmeet.operators.enrich.layout import STREAM, EnrichLayout
+from watersmeet.operators.enrich.state import EnrichState
+from watersmeet.operators.enrich.waiting import ARRIVED
+from watersmeet.rows.columns import Bools, Ints, times_of
+from watersmeet.state.probe import shifted
+
+
+@dataclass(frozen=True)
+class Retry:
+    """The rows of a shard that are retried; lives for a step under a ``watermark``."""
+
+    layout: EnrichLayout
+    state: EnrichState
+    counters: EnrichCounters
+    watermark: int | None
+
+    def unmatched(self, rows: pa.RecordBatch, positions: Ints) -> Iterator[pa.RecordBatch]:
+        """Rows without a match wait, unless their deadline has been reached."""
+        over = self._over(rows)[positions]
+        kept = positions[~over]
+        if len(kept):
+            self.state.retried.add(rows.take(pa.array(kept)), self.state.progress.step)
+        yield from self._given_up(rows, positions[over])
+
+    def again(self) -> list[pa.RecordBatch]:
+        """All rows that wait, to be answered again."""
+        taken = self.state.retried.take(lambda rows: np.ones(len(rows), dtype=np.bool_))
+        return [rows.drop_columns([ARRIVED]) for rows in taken]
+
+    def give_up(self) -> Iterator[pa.RecordBatch]:
+        """The results of rows whose deadline the watermark has reached."""
+        for rows in self.state.retried.take(self._over):
+            yield from self._given_up(rows.drop_columns([ARRIVED]), np.arange(len(rows)))
+
+    def _over(self, rows: pa.RecordBatch) -> Bools:
+        """Has the watermark reached the deadline? A row without a time has none to wait for."""
+        if self.watermark is None:
+            return np.zeros(len(rows), dtype=np.bool_)
+        over: Bools = shifted(times_of(rows), self.layout.retry_beyond) <= self.watermark
+        return over
+
+    def _given_up(self, rows: pa.RecordBatch, positions: Ints) -> Iterator[pa.RecordBatch]:
+        self.counters.given_up += len(positions)
+        if self.layout.preserved:
+            yield from self.layout.output.alone(STREAM, rows, positions)

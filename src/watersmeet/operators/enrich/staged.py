@@ -1,0 +1,204 @@
+"""A staged table: one version of a table, as files that are made once and then only read.
+
+    <folder>/table.json       what there is, in all; it is written last
+    <folder>/<shard>/...      the rows of a shard, as partitions (:mod:`.partitions`)
+
+Invariant: the rows of a key are in the shard to which the stream's rows of that key go, because
+both are dealt by the same hash of the code (:mod:`watersmeet.rows.shard`). A folder without
+``table.json`` is not complete, and nobody reads it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import time
+from dataclasses import asdict, dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from watersmeet.operators.enrich.partitions import PartitionWriter
+from watersmeet.operators.enrich.table import TableShard
+from watersmeet.rows.columns import CODE, TIME, codes_of, times_of
+from watersmeet.rows.route import ByKey
+from watersmeet.spec.enrich import TableSize
+from watersmeet.state.index import sort_order
+
+#: The format of the files. A change after which old files cannot be read raises it.
+FORMAT = 1
+_SUMMARY = "table.json"
+#: A version that no step has used for this many seconds belongs to a query that has ended.
+IDLE_SECONDS = 24 * 3600
+#: ... and one that has been superseded by a newer one, for this many.
+SUPERSEDED_SECONDS = 3600
+_SUPERSEDED = "superseded"
+#: ... unless a query uses it that does not look for newer ones.
+_KEPT = "kept"
+#: When it was used last is known to this many seconds.
+_TOUCH_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Versions:
+    """The versions of a table that changes, in the folder of all tables: a small file says which
+    one is current, and why the last attempt to make a newer one failed, if it did.
+
+    >>> import tempfile
+    >>> versions = Versions(tempfile.mkdtemp(), "prices")
+    >>> versions.current() is None
+    True
+    >>> versions.set("a1b2")
+    >>> versions.current().version, versions.failure()
+    ('a1b2', None)
+    >>> versions.fail("no column 'price'")
+    >>> versions.current().version, versions.failure()
+    ('a1b2', "no column 'price'")
+    """
+
+    folder: str
+    name: str
+
+    def current(self) -> StagedTable | None:
+        """The current version, if there is one."""
+        version = self._read().get("version")
+        return None if version is None else self.version(version)
+
+    def failure(self) -> str | None:
+        """Why there is no newer version, if making one has failed."""
+        return self._read().get("failure")
+
+    def set(self, version: str) -> None:
+        """Make a version the current one."""
+        self._write({"version": version})
+
+    def fail(self, why: str) -> None:
+        """Note that no newer version could be made."""
+        self._write({**self._read(), "failure": why})
+
+    def version(self, name: str) -> StagedTable:
+        """The version of that name."""
+        return StagedTable(os.path.join(self.folder, name))
+
+    @property
+    def _path(self) -> str:
+        return os.path.join(self.folder, f"{self.name}.current")
+
+    def _read(self) -> dict[str, str]:
+        try:
+            with open(self._path) as file:
+                known: dict[str, str] = json.load(file)
+                return known
+        except (OSError, ValueError):
+            return {}
+
+    def _write(self, known: dict[str, str]) -> None:
+        temporary = f"{self._path}.{os.getpid()}.tmp"
+        with open(temporary, "w") as file:
+            json.dump(known, file)
+        os.replace(temporary, self._path)
+
+
+@dataclass(frozen=True)
+class StagedTable:
+    """A version of a table in a folder, which is named after it."""
+
+    folder: str
+
+    @property
+    def version(self) -> str:
+        """What names this version."""
+        return os.path.basename(self.folder)
+
+    def shard(self, number: int) -> TableShard:
+        """The rows of one shard."""
+        return TableShard.open(shard_base(self.folder, number))
+
+    def size(self) -> TableSize | None:
+        """What there is; None if the folder is not complete, or of another format."""
+        try:
+            with open(os.path.join(self.folder, _SUMMARY)) as file:
+                known = json.load(file)
+        except (OSError, ValueError):
+            return None
+        return TableSize(**known) if known.pop("format", None) == FORMAT else None
+
+    def complete(self, size: TableSize) -> None:
+        """Note that all files are there."""
+        path = os.path.join(self.folder, _SUMMARY)
+        with open(f"{path}.tmp", "w") as file:
+            json.dump({"format": FORMAT, **asdict(size)}, file)
+        os.replace(f"{path}.tmp", path)
+
+    def used_at(self) -> float:
+        """When it was used last, or its folder made, in seconds since 1970."""
+        try:
+            return os.stat(os.path.join(self.folder, _SUMMARY)).st_mtime
+        except FileNotFoundError:
+            return os.stat(self.folder).st_mtime
+
+    def idle(self) -> bool:
+        """Has no step used it for so long that it belongs to no query?"""
+        superseded = self._has(_SUPERSEDED) and not self._has(_KEPT)
+        limit = SUPERSEDED_SECONDS if superseded else IDLE_SECONDS
+        return time.time() - self.used_at() > limit
+
+    def supersede(self) -> None:
+        """Note that a newer version has taken its place."""
+        self._mark(_SUPERSEDED)
+
+    def keep(self) -> None:
+        """Note that a query uses it that does not look for newer versions."""
+        self._mark(_KEPT)
+
+    def _has(self, name: str) -> bool:
+        return os.path.exists(os.path.join(self.folder, name))
+
+    def _mark(self, name: str) -> None:
+        with contextlib.suppress(OSError), open(os.path.join(self.folder, name), "w"):
+            pass
+
+    def touch(self) -> None:
+        """Note that it is in use."""
+        with contextlib.suppress(OSError):
+            if time.time() - self.used_at() > _TOUCH_SECONDS:
+                os.utime(os.path.join(self.folder, _SUMMARY))
+
+
+def shard_base(folder: str, number: int) -> str:
+    """What the paths of a shard's files begin with."""
+    return os.path.join(folder, str(number), "")
+
+
+def matchable(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows that may match: none with a null key, nor, where rows are valid from a time on,
+    with a null time."""
+    needed = [rows.column(name).is_valid() for name in (CODE, TIME) if name in rows.schema.names]
+    return rows.filter(functools.reduce(pc.and_, needed))
+
+
+def stage(rows: pa.RecordBatch, folder: str, *, shards: int, partition: int) -> StagedTable:
+    """Stage a table that is in memory, from rows as they are stored."""
+    rows = matchable(rows)
+    dealt = dict(ByKey().deal(rows, shards)) if len(rows) else {}
+    writers = []
+    for number in range(shards):
+        writer = PartitionWriter(shard_base(folder, number), partition)
+        if number in dealt:
+            part = dealt[number]
+            order = sort_order(codes_of(part), times_of(part))
+            writer.add(part.take(pa.array(order)))
+        writer.close()
+        writers.append(writer)
+    staged = StagedTable(folder)
+    staged.complete(
+        TableSize(
+            shards,
+            rows=sum(writer.total("rows") for writer in writers),
+            bytes=sum(writer.total("memory") for writer in writers),
+            partitions=sum(len(writer.index) for writer in writers),
+        )
+    )
+    return staged

@@ -1,0 +1,154 @@
+"""One shard of a table, as it was staged: which partitions may hold a key, and their rows.
+
+Invariant: what is opened here is what :mod:`.partitions` has written. A staged table never
+changes; another version of it is another folder.
+
+A key's rows can only be in the partitions whose bounds have its code, and only if the filter of
+the first of them has it. Which partitions those are is known from the index alone. A partition is
+mapped into memory while its rows are used; whoever drops it unmaps it.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections import OrderedDict
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.errors import StagedTableError
+from watersmeet.operators.enrich.partitions import FILTER, INDEX, filter_places, partition_path
+from watersmeet.rows.columns import Bools, Ints, codes_of, times_of
+from watersmeet.state.index import Index
+from watersmeet.state.segment import Segment
+
+#: A process keeps the indexes of this many shards, those that it has opened last.
+_KEPT = 64
+_INDEXES: OrderedDict[str, TableShard] = OrderedDict()
+
+#: A scan reads this many bytes at a time.
+_READ_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class TableShard:
+    """The partitions of one shard, in the order of their codes."""
+
+    base: str
+    rows: Ints
+    memory: Ints
+    bytes: Ints
+    widest: Ints
+    least: Ints
+    greatest: Ints
+    filter_at: Ints
+    filter_bits: Ints
+    filter: np.ndarray
+
+    @classmethod
+    def open(cls, base: str) -> TableShard:
+        """The shard whose files begin so; its index is kept for the next time."""
+        kept = _INDEXES.pop(base, None)
+        if kept is None:
+            kept = cls._read(base)
+        _INDEXES[base] = kept
+        if len(_INDEXES) > _KEPT:
+            _INDEXES.popitem(last=False)
+        return kept
+
+    @classmethod
+    def _read(cls, base: str) -> TableShard:
+        index = _mapped(base + INDEX)
+        columns = {name: index.column(name).to_numpy() for name in index.schema.names}
+        try:
+            bits = np.fromfile(base + FILTER, dtype=np.uint8)
+        except OSError as error:
+            raise _gone(base + FILTER, error) from error
+        return cls(base=base, filter=bits, **columns)
+
+    def __len__(self) -> int:
+        """The number of partitions."""
+        return len(self.rows)
+
+    @property
+    def total_rows(self) -> int:
+        """The rows of all partitions."""
+        return int(self.rows.sum())
+
+    @property
+    def nbytes(self) -> int:
+        """What all partitions take in memory."""
+        return int(self.memory.sum())
+
+    @property
+    def width(self) -> float:
+        """The mean bytes of a row: the paper's v_R."""
+        return self.nbytes / max(self.total_rows, 1)
+
+    def homes(self, codes: Ints) -> tuple[Ints, Ints]:
+        """The partitions that may hold each code: from the first to before the last. They are
+        none if the bounds or the filter exclude it."""
+        first = np.searchsorted(self.greatest, codes, side="left")
+        last = np.searchsorted(self.least, codes, side="right")
+        within = np.flatnonzero(first < last)
+        absent = within[~self._in_filter(codes[within], first[within])]
+        last[absent] = first[absent]
+        return first, np.maximum(first, last)
+
+    def _in_filter(self, codes: Ints, partitions: Ints) -> Bools:
+        places = filter_places(codes, self.filter_bits[partitions].astype(np.uint64))
+        bits = self.filter[self.filter_at[partitions] + (places >> 3)]
+        present: Bools = (bits >> (7 - (places & 7)).astype(np.uint8)) & 1 == 1
+        return present
+
+    def path(self, number: int) -> str:
+        """The file of a partition."""
+        return partition_path(self.base, number)
+
+    def partition(self, number: int) -> Segment:
+        """A partition's rows, mapped into memory, in the order of their codes."""
+        rows = _mapped(self.path(number), int(self.bytes[number]))
+        if len(rows) != self.rows[number]:
+            raise _gone(self.path(number), f"{len(rows)} rows instead of {self.rows[number]}")
+        return in_order(rows).with_widest(int(self.widest[number]))
+
+    def read(self, number: int) -> None:
+        """Read a partition from one end to the other, so that it is in the system's memory."""
+        buffer = bytearray(_READ_BYTES)
+        try:
+            with open(self.path(number), "rb", buffering=0) as file:
+                while file.readinto(buffer):
+                    pass
+        except OSError as error:
+            raise _gone(self.path(number), error) from error
+
+
+def in_order(rows: pa.RecordBatch) -> Segment:
+    """Rows that ascend by (code, time) as a segment whose index they are themselves."""
+    order = np.arange(len(rows), dtype=np.int32)
+    # Times are not searched here, so their bounds are not needed.
+    return Segment(rows, 0, 0).with_index(Index(codes_of(rows), times_of(rows), order))
+
+
+def _mapped(path: str, size: int | None = None) -> pa.RecordBatch:
+    """The only record batch of a file, mapped into memory. Pages come in as they are touched,
+    without reading ahead: a scan has read the whole file before."""
+    try:
+        with open(path, "rb") as file:
+            found = os.fstat(file.fileno()).st_size
+            if size is not None and found != size:
+                raise _gone(path, f"{found:,} bytes instead of {size:,}")
+            mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+        mapped.madvise(mmap.MADV_RANDOM)
+        return pa.ipc.open_file(pa.BufferReader(pa.py_buffer(mapped))).get_batch(0)
+    except (OSError, ValueError) as error:
+        raise _gone(path, error) from error
+
+
+def _gone(path: str, what: object) -> StagedTableError:
+    return StagedTableError(
+        f"the staged table cannot be read: {path}: {what}. Start the query again: it stages the "
+        "table anew if its files are not there. Nothing is lost."
+    )

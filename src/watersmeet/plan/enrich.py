@@ -1,0 +1,290 @@
+"""From the arguments of ``wm.enrich`` to a planned semi-stream join: spec, policy and predicate.
+
+Every argument is checked here and nowhere else.
+
+**Memory.** A quarter of it is for the caches of all shards, a quarter for the rows that wait in
+them; a shard of the table that fits into its part of both is kept in memory as a whole. The rest
+is for the shards that are stepped at the same time: new rows, results, and what is copied into a
+cache, in pieces.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from watersmeet import durations, sizes
+from watersmeet.errors import BudgetError, JoinTypeError, PlanError, StrategyError
+from watersmeet.plan.arguments import one_of
+from watersmeet.plan.backend import Backend
+from watersmeet.plan.join import JoinPlan, check_where, join_type
+from watersmeet.plan.keys import Keys, compared_types, resolved_keys
+from watersmeet.plan.naming import result_columns
+from watersmeet.plan.predicates import bound
+from watersmeet.plan.streams import check_names, with_time
+from watersmeet.plan.where.keys import find_keys
+from watersmeet.rows.predicate import Predicate
+from watersmeet.rows.terms import conjunction
+from watersmeet.spec.enrich import (
+    ACCESSES,
+    ENRICH_TYPES,
+    EnrichPolicy,
+    EnrichSpec,
+    EnrichTuning,
+    TableSize,
+    Wait,
+)
+from watersmeet.spec.output import OutputColumn
+from watersmeet.spec.predicate import PredicateFunction
+from watersmeet.spec.stream import StreamSpec
+
+#: What is handled at a time is this part of what a running shard may use.
+_PIECES = 8
+#: A partition of the table takes about so many bytes: a larger one takes longer to scan, smaller
+#: ones are more files to open, a fifth of a millisecond each. It is mapped while it is read, so
+#: it takes at most half of what a running shard may use.
+_PARTITION = 32 << 20
+#: The least memory that a shard can do with, between its steps and in them.
+_LEAST_KEPT = 128 << 10
+_LEAST_RUNNING = 4 << 20
+_BATCHES = re.compile(r"\s*([0-9]+)\s*(?:micro-?)?batch(?:es)?\s*", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class EnrichPlan(JoinPlan):
+    """A planned semi-stream join. ``folder`` is where the table is staged, and ``size`` what is
+    there of it, if that is known."""
+
+    spec: EnrichSpec
+    policy: EnrichPolicy
+    folder: str | None = None
+    size: TableSize | None = None
+
+
+def enrich_spec(
+    stream: StreamSpec,
+    table: StreamSpec,
+    *,
+    on: Keys | Mapping[str, Keys] | None = None,
+    how: str = "inner",
+    where: str | PredicateFunction | None = None,
+    memory: str | int = "256 MB",
+    max_wait: object = None,
+    refresh: object = None,
+    retry: object = None,
+    as_of: str | None = None,
+    version: str | None = None,
+    name: str | None = None,
+    tuning: EnrichTuning | None = None,
+) -> EnrichSpec:
+    """The spec of a semi-stream join; or what is wrong with the call."""
+    inputs: Sequence[StreamSpec] = (stream, table)
+    check_names(inputs)
+    if table.streaming:
+        raise PlanError(
+            f"table: {table.name!r} is a streaming DataFrame. Give a batch one (spark.read), or "
+            "join two streams: wm.join([...])."
+        )
+    _check_plain(inputs)
+    inputs = with_time(stream), with_time(_versioned(stream, table, as_of))
+    how = _enrich_type(how)
+    keys = resolved_keys(inputs, on)
+    key_types = compared_types(inputs, keys)
+    check_where(where)
+    spec = EnrichSpec(
+        name=_name(name, how, inputs),
+        streams=inputs,
+        keys=keys,
+        key_types=key_types,
+        windows=(None, None),
+        how=how,
+        where=where.text if isinstance(where, PredicateFunction) else where,
+        unbounded=False,
+        output=(),
+        budget=None,
+        goal="throughput",
+        memory=sizes.parse(memory, argument="memory"),
+        max_wait=_wait(inputs[0], max_wait),
+        refresh=_refresh(inputs[0], refresh),
+        retry=_retry(inputs[0], retry, refresh),
+        tuned=_tuning(tuning),
+    )
+    spec = replace(spec, output=result_columns(spec))
+    return spec if version is None else _with_version(spec, version)
+
+
+def plan_enrich(
+    stream: StreamSpec, table: StreamSpec, backend: Backend, *, wakes: bool = True, **options: Any
+) -> EnrichPlan:
+    """Plan a semi-stream join for a backend; ``options`` are those of :func:`enrich_spec`.
+    ``wakes``: does the backend run a micro-batch without data when the watermark has moved?"""
+    given = options.pop("on", None), options.pop("where", None)
+    on, where, predicate = _matched((stream, table), backend, *given)
+    spec = enrich_spec(stream, table, on=on, where=where, **options)
+    policy = enrich_policy(spec, shards=backend.shards, cores=backend.cores, wakes=wakes)
+    return EnrichPlan(spec=spec, policy=policy, predicate=predicate)
+
+
+def _matched(
+    inputs: Sequence[StreamSpec],
+    backend: Backend,
+    on: Keys | Mapping[str, Keys] | None,
+    where: str | PredicateFunction | None,
+) -> tuple[Keys | Mapping[str, Keys] | None, str | PredicateFunction | None, Predicate | None]:
+    """The key, the condition that is left, and that as a predicate. Without ``on``, equalities in
+    ``where`` are the key."""
+    check_where(where)
+    if where is None:
+        return on, None, None
+    check_names(inputs)
+    if isinstance(where, PredicateFunction):
+        return on, where, bound(where, inputs)
+    terms = backend.translate(where)
+    found = find_keys(inputs, terms if on is None else ())
+    left = conjunction([term for i, term in enumerate(terms) if i not in found.replaced])
+    text = where if not found.replaced else None if left is None else left.text
+    return found.on if on is None else on, text, left
+
+
+def enrich_policy(spec: EnrichSpec, *, shards: int, cores: int, wakes: bool) -> EnrichPolicy:
+    """How a semi-stream join runs on that many shards, of which ``cores`` are stepped side by
+    side."""
+    kept = spec.memory // 2 // shards
+    running = spec.memory // 2 // min(cores, shards)
+    if kept < _LEAST_KEPT or running < _LEAST_RUNNING:
+        least = max(2 * shards * _LEAST_KEPT, 2 * min(cores, shards) * _LEAST_RUNNING)
+        raise BudgetError(
+            f"memory={spec.memory:,} bytes are too few for {shards} shards (one for each shuffle "
+            f"partition): give {sizes.format(least)} or more, or lower "
+            "spark.sql.shuffle.partitions."
+        )
+    return EnrichPolicy(
+        shards=shards,
+        cache=kept // 2,
+        queue=kept // 2,
+        resident=kept,
+        piece=running // _PIECES,
+        wakes=wakes and spec.timers,
+        partition=min(_PARTITION, 1 << (running // 2).bit_length() - 1),
+    )
+
+
+def _with_version(spec: EnrichSpec, name: object) -> EnrichSpec:
+    """The spec with a column for the version of the table."""
+    if not isinstance(name, str) or not name.strip():
+        raise PlanError(f"version={name!r} is not a column's name, like 'table_version'.")
+    if name.lower() in {column.name.lower() for column in spec.output}:
+        raise PlanError(
+            f"version={name!r}: the result has a column of this name already. Give another one."
+        )
+    return replace(spec, version=name, output=(*spec.output, OutputColumn(name, "string")))
+
+
+def _check_plain(inputs: Sequence[StreamSpec]) -> None:
+    for given in inputs:
+        if given.closes:
+            raise PlanError(
+                f"stream {given.name!r}: unique, arrival and punctuation are for joins of two "
+                "streams: nothing waits for a key here. Leave them out."
+            )
+
+
+def _versioned(stream: StreamSpec, table: StreamSpec, as_of: object) -> StreamSpec:
+    """The table, with the time from which on its rows are valid."""
+    if table.time is not None:
+        raise PlanError(
+            f"table: {table.name!r} has time={table.time!r}. A table has none; if its rows are "
+            f"versions that are valid from a time on, give as_of={table.time!r}."
+        )
+    if as_of is None:
+        return table
+    if not isinstance(as_of, str):
+        raise PlanError(f"as_of={as_of!r} is not a column's name, like 'valid_from'.")
+    if stream.time is None:
+        raise PlanError(
+            f"as_of={as_of!r}: the stream {stream.name!r} has no time as of which a version could "
+            "be valid. Give its time column: wm.stream(df, '...', time='...', delay='...')."
+        )
+    return replace(table, time=as_of)
+
+
+def _enrich_type(how: object) -> str:
+    known = join_type(how)
+    if known not in ENRICH_TYPES:
+        raise JoinTypeError(
+            f"how={how!r}: a stream is enriched by one of {', '.join(ENRICH_TYPES)}: rows of the "
+            "table that no row of the stream matches could never be told from those that none "
+            "has matched yet."
+        )
+    return known
+
+
+def _name(name: object, how: str, inputs: Sequence[StreamSpec]) -> str:
+    if name is None:
+        return f"{how} enrichment of {inputs[0].name} from {inputs[1].name}"
+    if not isinstance(name, str) or not name.strip():
+        raise PlanError(f"name={name!r} is not a name. Give text like 'prices', or leave it out.")
+    return name.strip()
+
+
+def _wait(stream: StreamSpec, given: object) -> Wait | None:
+    """How long a row may wait."""
+    if given is None:
+        return None
+    if stream.time is None:
+        raise PlanError(
+            f"max_wait={given!r}: the stream {stream.name!r} has no time, and only a watermark "
+            "tells when a stream has paused. Give its time column, or leave out max_wait: each "
+            "row is then answered in its micro-batch."
+        )
+    matched = _BATCHES.fullmatch(given) if isinstance(given, str) else None
+    if matched or (isinstance(given, int) and not isinstance(given, bool)):
+        batches = int(matched[1]) if matched else int(given)  # type: ignore[call-overload]
+        if batches < 1:
+            raise PlanError(f"max_wait={given!r}: give one micro-batch or more.")
+        return Wait(batches=batches)
+    return Wait(microseconds=durations.parse(given, argument="max_wait"))
+
+
+def _refresh(stream: StreamSpec, given: object) -> int | None:
+    """How often the table is staged anew."""
+    if given is None:
+        return None
+    if not stream.streaming:
+        raise PlanError(f"refresh={given!r}: it is for streams; a batch run reads a table once.")
+    microseconds = durations.parse(given, argument="refresh")
+    if microseconds < 1_000_000:
+        raise PlanError(f"refresh={given!r}: give a second or more, like '10 minutes'.")
+    return microseconds
+
+
+def _retry(stream: StreamSpec, given: object, refresh: object) -> int | None:
+    """For how long a row without a match is retried."""
+    if given is None:
+        return None
+    if refresh is None:
+        raise PlanError(
+            f"retry={given!r}: a row waits for a newer version of the table, and there is none "
+            "without refresh: give refresh='10 minutes', or leave out retry."
+        )
+    if stream.time is None:
+        raise PlanError(
+            f"retry={given!r}: the stream {stream.name!r} has no time by which a row has waited "
+            "long enough. Give its time column, or leave out retry."
+        )
+    return durations.parse(given, argument="retry")
+
+
+def _tuning(tuning: object) -> EnrichTuning:
+    if tuning is None:
+        return EnrichTuning()
+    if not isinstance(tuning, EnrichTuning):
+        raise StrategyError(
+            f"tuning={tuning!r} is not a wm.EnrichTuning: give wm.EnrichTuning(access='seek')."
+        )
+    one_of(tuning.access, ACCESSES, argument="tuning: access")
+    if not isinstance(tuning.cache, bool):
+        raise StrategyError(f"tuning: cache={tuning.cache!r} is neither True nor False.")
+    return tuning

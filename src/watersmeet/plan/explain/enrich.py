@@ -1,0 +1,165 @@
+"""What a semi-stream join does: what matches, how the table is read, when rows are answered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from watersmeet import durations, sizes
+from watersmeet.plan.enrich import EnrichPlan
+from watersmeet.plan.explain.tree import Node
+from watersmeet.spec.enrich import EnrichSpec
+
+
+def branches(plan: EnrichPlan) -> list[Node]:
+    """What matches, how the table is staged and read, what memory is for, when rows leave."""
+    return [
+        _condition(plan.spec),
+        _keys(plan.spec),
+        _table(plan),
+        _reading(plan),
+        _answers(plan),
+        _memory(plan),
+        *_unmatched(plan.spec),
+        Node(f"shards: {plan.policy.shards}, by a hash of the key, for stream and table"),
+        _event_time(plan.spec),
+    ]
+
+
+def _condition(spec: EnrichSpec) -> Node:
+    stream, table = spec.streams
+    terms = [
+        f"{stream.name}.{mine} = {table.name}.{other}"
+        for mine, other in zip(*spec.keys, strict=True)
+    ]
+    if spec.as_of is not None:
+        newest = f"the newest {table.name}.{spec.as_of} <= {stream.name}.{stream.time}"
+        terms.append(newest)
+    if spec.where is not None:
+        terms.append(f"({spec.where})")
+    return Node(
+        "condition", [Node(term if i == 0 else f"AND {term}") for i, term in enumerate(terms)]
+    )
+
+
+def _keys(spec: EnrichSpec) -> Node:
+    return Node(
+        "keys (a null matches nothing)",
+        [
+            Node(_key(spec, names, common))
+            for names, common in zip(zip(*spec.keys, strict=True), spec.key_types, strict=True)
+        ],
+    )
+
+
+def _key(spec: EnrichSpec, names: Sequence[str], common: str) -> str:
+    own = [
+        (f"{given.name}.{name}", given.column(name).type)
+        for given, name in zip(spec.streams, names, strict=True)
+    ]
+    if all(kind == common for _, kind in own):
+        return f"{names[0]}: {common}"
+    return ", ".join(f"{column} ({kind})" for column, kind in own) + f": compared as {common}"
+
+
+def _table(plan: EnrichPlan) -> Node:
+    """What is staged, and where."""
+    spec, size = plan.spec, plan.size
+    table = spec.streams[1]
+    used = sum(column.stream == 1 for column in spec.output if column.key is None)
+    nodes = [Node(f"{used} of its columns are needed besides the key")]
+    if plan.folder is not None:
+        nodes.append(Node(f"staged in {plan.folder}, sorted by key"))
+    if size is None:
+        nodes.append(Node("not staged yet: that is done when the query's DataFrame is made"))
+    else:
+        nodes.append(
+            Node(
+                f"{size.rows:,} rows, {sizes.format(size.bytes)}, in {size.partitions:,} "
+                f"partition{'' if size.partitions == 1 else 's'}"
+            )
+        )
+    return Node(f"table {table.name}: {len(table.columns)} columns", nodes)
+
+
+def _reading(plan: EnrichPlan) -> Node:
+    """How partitions are read."""
+    access = plan.spec.tuned.access
+    how = {
+        "auto": "sought (only where the wanted keys are) or scanned (as a whole), whichever is "
+        "cheaper for the keys that are wanted of it, by what both have cost so far",
+        "scan": "scanned: read as a whole (as asked for)",
+        "seek": "sought: read only where the wanted keys are (as asked for)",
+    }[access]
+    return Node(
+        "disk phase",
+        [
+            Node(f"each partition is {how}"),
+            Node("partitions that cannot have a key, by their bounds and filters, are not read"),
+        ],
+    )
+
+
+def _answers(plan: EnrichPlan) -> Node:
+    """When a row is answered."""
+    spec, policy = plan.spec, plan.policy
+    if spec.max_wait is None:
+        return Node("rows are answered in the micro-batch in which they come")
+    if not policy.wakes:
+        why = "a batch run has one" if not spec.streaming else "Spark runs none without data"
+        return Node(f"rows are answered in the micro-batch in which they come ({why})")
+    wait = spec.max_wait
+    if wait.batches is not None:
+        longest = f"{wait.batches} micro-batch{'' if wait.batches == 1 else 'es'}"
+    else:
+        longest = f"{durations.format(wait.microseconds or 0)}, by the mean time of a micro-batch"
+    nodes = [
+        Node("at once, if reading what they need takes less than a micro-batch does anyway"),
+        Node(f"otherwise when the cycle comes to their partition: after {longest} at most"),
+        Node("when the watermark reaches their time, or when no rows come, if that is earlier"),
+    ]
+    if plan.size is not None and wait.batches is not None:
+        shard = -(-plan.size.partitions // policy.shards)
+        each = max(1, -(-shard // wait.batches))
+        nodes.append(Node(f"so a step of a shard reads {each:,} of {shard:,} partitions or more"))
+    return Node("rows are answered", nodes)
+
+
+def _memory(plan: EnrichPlan) -> Node:
+    spec, policy = plan.spec, plan.policy
+    kept = f"{sizes.format(policy.resident)} are kept by each shard"
+    each = f"{sizes.format(spec.memory)} for the query, of which {kept}"
+    if plan.size is not None and plan.size.bytes <= policy.resident * policy.shards * 0.8:
+        return Node(f"memory: {each}: the table fits, so this is a main-memory join")
+    nodes = [
+        Node(f"rows that wait: {sizes.format(policy.queue)} in each shard"),
+        Node(f"new rows, results and copies: pieces of {sizes.format(policy.piece)}"),
+    ]
+    if spec.tuned.cache:
+        nodes.insert(
+            0,
+            Node(
+                f"cache: {sizes.format(policy.cache)} in each shard; a key is cached if its master "
+                "rows take less memory than its stream rows of one cycle"
+            ),
+        )
+    else:
+        nodes.insert(0, Node("no cache (as asked for)"))
+    fits = f"a table of up to {sizes.format(policy.resident * policy.shards)} is kept as a whole"
+    return Node(f"memory: {each}", [*nodes, Node(fits)])
+
+
+def _unmatched(spec: EnrichSpec) -> list[Node]:
+    stream, table = spec.streams
+    if not spec.preserved[0]:
+        return []
+    nulls = "" if spec.how == "anti" else f", with nulls for {table.name}"
+    return [Node(f"unmatched rows of {stream.name}: emitted as soon as that is known{nulls}")]
+
+
+def _event_time(spec: EnrichSpec) -> Node:
+    stream = spec.streams[0]
+    if stream.time is None:
+        return Node(f"event time: none, as {stream.name} has no time")
+    return Node(
+        f"event time: `{stream.time}` stays the event time; rows leave before they are late"
+    )

@@ -1,0 +1,174 @@
+"""The semi-stream join on Spark: the table is staged, then the stream passes one stateful
+operator that reads it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from watersmeet import durations
+from watersmeet.errors import PlanError
+from watersmeet.operators.enrich.layout import STREAM, TABLE, EnrichLayout, lay_out
+from watersmeet.operators.enrich.staged import StagedTable, Versions
+from watersmeet.operators.enrich.step import Enrich
+from watersmeet.rows.predicate import Predicate
+from watersmeet.rows.route import ByKey
+from watersmeet.spark.arrow import arrow_schema
+from watersmeet.spark.encode import encoded
+from watersmeet.spark.equi import result_schema
+from watersmeet.spark.inputs import WATERMARK, quoted
+from watersmeet.spark.query import Hop, Source, run
+from watersmeet.spark.refreshing import Refresher, check_columns
+from watersmeet.spark.staging import stage
+from watersmeet.spark.table_identity import Identity, identity
+from watersmeet.spec.enrich import EnrichPolicy, EnrichSpec, TableSize
+
+STAGE_FOLDER = "spark.watersmeet.stage.folder"
+_CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
+_NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
+#: All staged tables of a folder are in this folder there.
+_TABLES = "watersmeet-tables"
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The DataFrames of an enrichment. ``read`` gives the table as it is now, and ``folder`` is
+    where it is staged."""
+
+    stream: DataFrame
+    table: DataFrame
+    read: Callable[[], DataFrame]
+    folder: str
+
+
+def build(
+    spec: EnrichSpec, policy: EnrichPolicy, predicate: Predicate | None, inputs: Inputs
+) -> DataFrame:
+    """The enriched stream as a DataFrame, streaming or batch as the stream is. The table is
+    staged now, unless it is there already."""
+    layout = layout_of(spec, policy, predicate, inputs)
+    staged, versions = _staged(spec, layout, inputs)
+    stream = spec.streams[STREAM]
+    own_delay = spec.streaming and stream.time is not None and not stream.watermarked
+    rows = encoded(inputs.stream, layout.inputs[STREAM].rows)
+    results = run(
+        [Source(rows, ByKey(), spec.delay if own_delay else None)],
+        [Hop(Enrich(layout, staged, versions))],
+        result_schema(spec, [inputs.stream, inputs.table]),
+        name=spec.name,
+        shards=policy.shards,
+        streaming=spec.streaming,
+        timers=spec.timers,
+    )
+    return _with_event_time(spec, results) if spec.time_goes_on else results
+
+
+def layout_of(
+    spec: EnrichSpec, policy: EnrichPolicy, predicate: Predicate | None, inputs: Inputs
+) -> EnrichLayout:
+    """How rows of the stream and of the table are stored."""
+    frames = (inputs.stream, inputs.table)
+    return lay_out(
+        spec,
+        policy,
+        predicate,
+        schemas=[
+            arrow_schema(df.schema, given.name)
+            for df, given in zip(frames, spec.streams, strict=True)
+        ],
+        output=arrow_schema(result_schema(spec, frames), "result"),
+    )
+
+
+def found(
+    spec: EnrichSpec, policy: EnrichPolicy, predicate: Predicate | None, inputs: Inputs
+) -> TableSize | None:
+    """What there is of the table, if it has been staged."""
+    name = _identity(layout_of(spec, policy, predicate, inputs), inputs.table).version
+    return StagedTable(os.path.join(inputs.folder, name)).size()
+
+
+def _staged(
+    spec: EnrichSpec, layout: EnrichLayout, inputs: Inputs
+) -> tuple[StagedTable, Versions | None]:
+    """The table, staged, and its versions if it is staged again and again."""
+
+    def stage_now(table: DataFrame, name: str) -> StagedTable:
+        rows, policy = layout.inputs[TABLE].rows, layout.policy
+        return stage(
+            table, rows, inputs.folder, name, shards=policy.shards, partition=policy.partition
+        )
+
+    def stage_newer(table: DataFrame) -> StagedTable:
+        check_columns(inputs.table, table, {*layout.inputs[TABLE].rows.stored})
+        newer = _identity(layout, table)
+        # Of a table that is not of files nobody can tell whether it has changed.
+        return stage_now(table, newer.version if newer.known else uuid.uuid4().hex)
+
+    known = _identity(layout, inputs.table)
+    staged = stage_now(inputs.table, known.version)
+    if spec.refresh is None:
+        staged.keep()
+        return staged, None
+    versions = Versions(inputs.folder, known.series)
+    versions.set(staged.version)
+    Refresher(inputs.read, stage_newer, versions).start(spec.refresh / 1e6)
+    return staged, versions
+
+
+def _identity(layout: EnrichLayout, table: DataFrame) -> Identity:
+    rows, policy = layout.inputs[TABLE].rows, layout.policy
+    return identity(table, rows, shards=policy.shards, partition=policy.partition)
+
+
+def stage_folder(spark: SparkSession, given: str | None) -> str:
+    """The folder in which tables are staged: the one that was given, or that of the settings, or
+    beside the checkpoints if these have a folder of their own, or, if all runs on this machine, a
+    temporary one."""
+    folder = given or spark.conf.get(STAGE_FOLDER, None)
+    if folder is None:
+        checkpoints = spark.conf.get(_CHECKPOINTS, None)
+        if checkpoints is not None and _is_path(checkpoints):
+            folder = checkpoints
+        elif str(spark.sparkContext.master).startswith("local"):
+            folder = tempfile.gettempdir()
+        else:
+            raise PlanError(
+                "stage: missing. On a cluster the table is staged in a folder that every executor "
+                f"reaches: give stage='/a/shared/folder', or set {STAGE_FOLDER}."
+            )
+    if not isinstance(folder, str) or not _is_path(folder):
+        raise PlanError(
+            f"stage={folder!r} is not the path of a folder. Give one that every executor reaches "
+            "as a path, like '/mnt/shared/tables'."
+        )
+    return os.path.join(folder.removeprefix("file://"), _TABLES)
+
+
+def wakes(spark: SparkSession) -> bool:
+    """Does Spark run a micro-batch without data when the watermark has moved?"""
+    return str(spark.conf.get(_NO_DATA, "true")).lower() == "true"
+
+
+def _is_path(folder: str) -> bool:
+    return "://" not in folder.removeprefix("file://")
+
+
+def _with_event_time(spec: EnrichSpec, results: DataFrame) -> DataFrame:
+    """Tell Spark that the stream's time column still is the event time, so that what comes after
+    it in the same query can use the watermark."""
+    timed = spec.streams[STREAM]
+    metadata = {WATERMARK: durations.milliseconds(spec.delay)}
+    columns = [
+        F.col(quoted(column.name)).alias(column.name, metadata=metadata)
+        if (column.stream, column.column) == (STREAM, timed.time)
+        else F.col(quoted(column.name))
+        for column in spec.output
+    ]
+    return results.select(*columns)

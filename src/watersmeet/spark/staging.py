@@ -1,0 +1,190 @@
+"""Staging a table by Spark: hashed by key into shards, sorted, and written as partitions.
+
+    rows ─ encode ─► shard numbers ─► repartition ─► sort ─► write, shard by shard
+           JVM       Python           JVM            JVM     Python
+
+A staged table is in a folder that is named after what it was made from (:mod:`.table_identity`).
+So a query that starts again finds it, and queries over the same table share it. It is staged in
+a folder beside that and renamed when it is complete: of two queries that stage the same table at
+the same time, one gets the name and the other uses it.
+
+A version that no step has used for a day belongs to no query any more; one that a newer version
+has superseded, after an hour. It is removed when a table is staged in the same folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from watersmeet.errors import StagedTableError
+from watersmeet.operators.enrich.partitions import PartitionWriter
+from watersmeet.operators.enrich.staged import StagedTable, shard_base
+from watersmeet.rows.columns import CODE, TIME
+from watersmeet.rows.layout import RowLayout
+from watersmeet.rows.shard import shard_numbers
+from watersmeet.rows.types import canonical_rows
+from watersmeet.spark.encode import encoded
+from watersmeet.spark.places import with_places, without_places
+from watersmeet.spark.shards import shard_ids
+from watersmeet.spark.worker import settle
+from watersmeet.spec.enrich import TableSize
+
+#: The column with the shard of a row, while it is staged.
+_SHARD = "#shard"
+_WRITTEN = "shard int, folder string, rows long, bytes long, partitions int"
+#: The folders of tables, and of those that are being staged.
+_OURS = re.compile(r"[0-9a-f]{32}|\.[0-9a-f]{32}-[0-9a-f]{8}")
+
+
+def stage(
+    df: DataFrame, layout: RowLayout, folder: str, name: str, *, shards: int, partition: int
+) -> StagedTable:
+    """The table of that name in a folder; it is staged now if it is not there."""
+    staged = StagedTable(os.path.join(folder, name))
+    if staged.size() is not None:
+        staged.touch()
+        return staged
+    hidden = os.path.join(folder, f".{name}-{uuid.uuid4().hex[:8]}")
+    try:
+        os.makedirs(hidden)
+        remove_idle(folder)
+        _write(df, layout, hidden, shards=shards, partition=partition)
+        _rename(hidden, staged)
+    except OSError as error:
+        raise StagedTableError(
+            f"the table cannot be staged in {folder}: {error}. Give another folder, which every "
+            "executor can write to: stage='...', or spark.watersmeet.stage.folder."
+        ) from error
+    finally:
+        shutil.rmtree(hidden, ignore_errors=True)
+    return staged
+
+
+def remove_idle(folder: str) -> None:
+    """Remove versions that belong to no query any more, and what failures have left. Anything
+    else in the folder is not ours."""
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(folder):
+            if _OURS.fullmatch(entry.name):
+                with contextlib.suppress(OSError):
+                    if StagedTable(entry.path).idle():
+                        shutil.rmtree(entry.path, ignore_errors=True)
+
+
+def _write(df: DataFrame, layout: RowLayout, folder: str, *, shards: int, partition: int) -> None:
+    """Write all rows of a table, and complete it."""
+    ids = tuple(shard_ids(shards))
+    rows = encoded(df, layout)
+    for name in {CODE, TIME} & {*rows.columns}:
+        rows = rows.where(F.col(f"`{name}`").isNotNull())  # others match nothing
+    numbered = with_places(rows).mapInArrow(
+        _Numbered(shards, ids), T.StructType([*rows.schema, T.StructField(_SHARD, T.IntegerType())])
+    )
+    order = [name for name in (_SHARD, CODE, TIME) if name in numbered.columns]
+    placed = numbered.repartition(shards, F.col(f"`{_SHARD}`"))
+    ordered = placed.sortWithinPartitions(*(F.col(f"`{name}`") for name in order))
+    written = with_places(ordered).mapInArrow(_Write(folder, ids, partition), _WRITTEN).collect()
+    for row in written:
+        os.rename(row.folder, shard_base(folder, row.shard).rstrip("/"))
+    empty = set(range(shards)) - {row.shard for row in written}
+    for number in empty:
+        PartitionWriter(shard_base(folder, number), partition).close()
+    StagedTable(folder).complete(
+        TableSize(
+            shards,
+            rows=sum(row.rows for row in written),
+            bytes=sum(row.bytes for row in written),
+            partitions=sum(row.partitions for row in written),
+        )
+    )
+
+
+def _rename(hidden: str, staged: StagedTable) -> None:
+    """Give a complete table its name, unless another query was faster. What is there without
+    being complete is of another format, or damaged."""
+    if staged.size() is None:
+        shutil.rmtree(staged.folder, ignore_errors=True)
+    try:
+        os.rename(hidden, staged.folder)
+    except OSError:
+        if staged.size() is None:
+            raise
+
+
+@dataclass(frozen=True)
+class _Numbered:
+    """Adds the id of the shard to every row: the same that its key has in the stream."""
+
+    shards: int
+    ids: tuple[int, ...]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        settle()
+        ids = pa.array(self.ids, pa.int32())
+        for batch in map(without_places, batches):
+            numbers = shard_numbers(batch.column(0), self.shards)
+            yield batch.append_column(_SHARD, ids.take(pa.array(numbers)))
+
+
+@dataclass(frozen=True)
+class _Write:
+    """Writes rows that are sorted by shard and key, each shard into a folder that no other
+    attempt of the task uses; gives what it has written."""
+
+    folder: str
+    ids: tuple[int, ...]
+    partition: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        settle()
+        context = TaskContext.get()
+        attempt = 0 if context is None else context.taskAttemptId()
+        writer, current = None, -1
+        for batch in map(without_places, batches):
+            for shard, rows in _by_shard(batch):
+                if shard != current:
+                    if writer is not None:
+                        yield self._closed(writer, current)
+                    current = shard
+                    number = self.ids.index(shard)
+                    base = os.path.join(self.folder, f"{number}.{attempt}", "")
+                    writer = PartitionWriter(base, self.partition)
+                assert writer is not None, "the first rows have opened a writer"
+                writer.add(canonical_rows(rows))
+        if writer is not None:
+            yield self._closed(writer, current)
+
+    def _closed(self, writer: PartitionWriter, shard: int) -> pa.RecordBatch:
+        writer.close()
+        return pa.RecordBatch.from_pydict(
+            {
+                "shard": pa.array([self.ids.index(shard)], pa.int32()),
+                "folder": [writer.base.rstrip("/")],
+                "rows": [writer.total("rows")],
+                "bytes": [writer.total("memory")],
+                "partitions": pa.array([len(writer.index)], pa.int32()),
+            }
+        )
+
+
+def _by_shard(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Rows that are sorted by shard, shard by shard, without its column."""
+    shards = batch.column(_SHARD).to_numpy()
+    rows = batch.drop_columns([_SHARD])
+    start = 0
+    while start < len(batch):
+        stop = int(shards.searchsorted(shards[start], side="right"))
+        yield int(shards[start]), rows.slice(start, stop - start)
+        start = stop

@@ -1,0 +1,129 @@
+"""The semi-stream join: each row of a stream is joined with the rows of a table of its key.
+
+Streams and tables are both described by a :class:`~watersmeet.spec.stream.StreamSpec`: the stream
+comes first, the table second.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from watersmeet.spec.equi import EquiSpec
+
+#: The join types of a stream with a table, and Spark's other spellings of them.
+EnrichHow = Literal[
+    "inner",
+    "left",
+    "semi",
+    "anti",
+    "leftouter",
+    "left_outer",
+    "leftsemi",
+    "left_semi",
+    "leftanti",
+    "left_anti",
+]
+ENRICH_TYPES = ("inner", "left", "semi", "anti")
+#: How a partition of the table is read: as the cost model says, or always one way.
+Access = Literal["auto", "scan", "seek"]
+ACCESSES: tuple[str, ...] = get_args(Access)
+
+
+@dataclass(frozen=True)
+class EnrichTuning:
+    """How ``wm.enrich`` works. Nothing here changes a result: only time and memory.
+
+    Parameters
+    ----------
+    cache
+        Keep the rows of frequent keys in a cache (the paper's SSBJ). Without it, it is
+        MESHJOIN.
+    access
+        How partitions are read: ``"auto"`` (as measured costs say), ``"scan"`` (as a whole) or
+        ``"seek"`` (only where the wanted keys are).
+    """
+
+    cache: bool = True
+    access: Access = "auto"
+
+
+@dataclass(frozen=True)
+class Wait:
+    """How long a row may wait for its answer: a number of micro-batches, or microseconds."""
+
+    batches: int | None = None
+    microseconds: int | None = None
+
+
+@dataclass(frozen=True)
+class EnrichSpec(EquiSpec):
+    """A planned semi-stream join: ``streams`` are the stream and the table.
+
+    ``memory`` is for the whole query, in bytes. ``max_wait`` is how long a row may wait; None: it
+    is answered in its micro-batch. ``refresh`` is how often the table is staged anew, and
+    ``retry`` for how long a row without a match waits for a newer version, both in
+    microseconds. ``version`` is the column of the result that says from which version of the
+    table a row was answered, if there is one."""
+
+    memory: int = 0
+    max_wait: Wait | None = None
+    refresh: int | None = None
+    retry: int | None = None
+    version: str | None = None
+    tuned: EnrichTuning = EnrichTuning()
+
+    @property
+    def as_of(self) -> str | None:
+        """The column of the table with the time from which on a version of a key is valid."""
+        return self.streams[1].time
+
+    @property
+    def carries_event_time(self) -> bool:
+        """No column is added for it: the stream's own time column carries it on."""
+        return False
+
+    @property
+    def delay(self) -> int:
+        """How far the watermark stays behind the stream. Rows that are retried must not be late
+        when they leave, so it stays behind for as long as they are."""
+        stream = self.streams[0]
+        held_back = 0 if stream.watermarked else self.retry or 0
+        return (stream.delay or 0) + held_back
+
+    @property
+    def time_goes_on(self) -> bool:
+        """Does the stream's time column stay the event time, for Spark?"""
+        return self.timers and not (self.retry is not None and self.streams[0].watermarked)
+
+
+@dataclass(frozen=True)
+class EnrichPolicy:
+    """How a semi-stream join runs.
+
+    ``cache`` and ``queue`` are the bytes that a shard's cache may take, and its waiting rows. A
+    shard of the table that takes no more than ``resident`` bytes stays in memory as a whole.
+    ``piece`` is the bytes that are handled at a time. ``wakes``: does a shard with waiting rows
+    take another step when the watermark has moved, even if no rows come? ``partition`` is about
+    the bytes of a partition of the table. Reading that takes no longer than ``at_once``
+    nanoseconds is never put off: a micro-batch takes longer than that anyway."""
+
+    shards: int
+    cache: int
+    queue: int
+    resident: int
+    piece: int
+    wakes: bool
+    partition: int
+    at_once: float = 100e6
+
+
+@dataclass(frozen=True)
+class TableSize:
+    """What a staged table has, over all of its shards; ``bytes`` is what its rows take in
+    memory."""
+
+    shards: int
+    rows: int
+    bytes: int
+    partitions: int

@@ -1,0 +1,90 @@
+"""An enrichment in a process of its own, which says how much memory it has taken.
+
+    python -m tests.operators.enrich.memory_use FOLDER MEMORY
+
+The table is in the folder already; rows come in micro-batches, with keys by Zipf's law. Printed is
+by how many bytes the process has grown, at most, since it had answered its first row: its own
+memory, and the files that it has mapped and touched.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.operators.enrich.staged import StagedTable
+from watersmeet.testing import LocalEnrich, LocalStream
+
+ORDERS = pa.schema([("key", pa.int64()), ("id", pa.int64())])
+TABLE = pa.schema([("key", pa.int64()), *((f"v{i}", pa.int64()) for i in range(11))])
+ROWS, BATCHES = 50_000, 25
+
+
+def table(rows: int) -> pa.Table:
+    """A table with rows of 96 bytes."""
+    return pa.table({name: np.arange(rows) for name in TABLE.names}, TABLE)
+
+
+def resident() -> int:
+    """The memory of this process, in bytes."""
+    with open("/proc/self/status") as status:
+        fields = dict(line.split(":", 1) for line in status)
+    return 1024 * sum(int(fields[name].split()[0]) for name in ("RssAnon", "RssFile"))
+
+
+def main(folder: str, memory: str) -> None:
+    staged = StagedTable(folder)
+    size = staged.size()
+    assert size is not None, "the table has been staged before"
+    enrich = LocalEnrich(
+        "orders",
+        LocalStream(ORDERS),
+        TABLE.empty_table(),
+        on="key",
+        memory=memory,
+        staged=staged,
+    )
+    enrich.batch(pa.table({"key": [1], "id": [1]}, ORDERS))
+    pa.default_memory_pool().release_unused()
+    before, greatest, done = resident(), [0], threading.Event()
+
+    def watch() -> None:
+        while not done.is_set():
+            greatest[0] = max(greatest[0], resident())
+            time.sleep(0.001)
+
+    threading.Thread(target=watch, daemon=True).start()
+    dice = np.random.default_rng(1)
+    hits = 0
+    for _ in range(BATCHES):
+        ranks = np.exp(dice.random(ROWS) * np.log(size.rows)).astype(np.int64) - 1
+        keys = ranks * 7919 % size.rows
+        rows = [pa.RecordBatch.from_pydict({"key": keys, "id": np.arange(ROWS)}, ORDERS)]
+        encoded = enrich._encoded(0, pa.Table.from_batches(rows))
+        for _ in stepped(enrich, encoded):
+            pass
+        hits = enrich.counters.hits
+    done.set()
+    print(f"{greatest[0] - before} {hits}")
+
+
+def stepped(enrich: LocalEnrich, rows: pa.RecordBatch | None) -> object:
+    """Results as a backend takes them: one after the other."""
+    operator, counters = enrich.run.operator, enrich.run.operator.counters()
+    state = enrich.run.state(0)
+    limit = operator.chunk_bytes or 1
+    assert rows is not None, "rows come"
+    size = max(1, len(rows) * limit // rows.nbytes)
+    chunks = [[rows.slice(start, size)] for start in range(0, len(rows), size)]
+    yield from operator.step(chunks, None, state, counters)
+    state.commit()
+    operator.report(state, counters)
+    enrich.run.counters = counters
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

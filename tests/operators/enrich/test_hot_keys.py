@@ -1,0 +1,95 @@
+"""The cache: keys with all of their rows, found, counted, and lost without harm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from watersmeet.operators.enrich.hot_keys import HotKeys, _counts, discard
+from watersmeet.operators.enrich.migration import merged
+from watersmeet.operators.enrich.tally import Tally
+from watersmeet.rows.columns import CODE, codes_of
+from watersmeet.state.cache import SegmentCache
+
+
+def rows_of(codes: list[int]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict(
+        {CODE: pa.array(codes, pa.int64()), "#1": [f"{code}/{i}" for i, code in enumerate(codes)]}
+    )
+
+
+def files(folder: Path) -> SegmentCache:
+    return SegmentCache(str(folder), capacity=1 << 30)
+
+
+def cache(folder: Path, keys: dict[int, int], *, partition: int = 100) -> HotKeys:
+    codes, rows = (np.array([*some], np.int64) for some in (keys, keys.values()))
+    master = rows_of([code for code, count in keys.items() for _ in range(count)])
+    counts = np.zeros_like(codes)
+    HotKeys.write(files(folder), "hot", codes, rows, counts, [master], partition=partition)
+    hot = HotKeys.open(files(folder), "hot")
+    assert hot is not None
+    return hot
+
+
+def test_all_rows_of_a_key_are_candidates_through_all_partitions(tmp_path: Path) -> None:
+    hot = cache(tmp_path, {2: 1, 5: 0, 7: 30, 9: 2})
+    assert len(hot.partitions) > 2
+    stream = rows_of([1, 2, 5, 7, 7, 9, 10])
+    cached, keys = hot.find(codes_of(stream))
+    assert cached.tolist() == [False, True, True, True, True, True, False]
+    found: dict[int, list[str]] = {}
+    for there in hot.found(np.flatnonzero(cached), keys):
+        values = there.master.rows.column("#1").to_pylist()
+        for row, low, high in zip(there.mine.tolist(), there.low, there.high, strict=True):
+            found.setdefault(row, []).extend(values[low:high])
+    sevens = [f"7/{i}" for i in range(1, 31)]
+    assert found == {1: ["2/0"], 3: sevens, 4: sevens, 5: ["9/31", "9/32"]}
+
+
+def test_counts_are_kept_for_the_next_step(tmp_path: Path) -> None:
+    hot = cache(tmp_path, {2: 1, 5: 0, 7: 3})
+    hot.count(np.array([0, 0, 2, 2, 2]))
+    hot.count(np.array([1]))
+    again = HotKeys.open(files(tmp_path), "hot")
+    assert again is not None
+    assert again.counts.tolist() == [2, 1, 3]
+
+
+def test_a_cache_that_lost_a_file_is_no_cache(tmp_path: Path) -> None:
+    cache(tmp_path, {2: 1, 7: 30})
+    files(tmp_path).discard("hot-1")
+    assert HotKeys.open(files(tmp_path), "hot") is None
+
+
+def test_without_a_folder_there_is_no_cache_and_counting_does_no_harm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SegmentCache, "folder", None)
+    codes = np.array([2, 7])
+    master = [rows_of([2, 7])]
+    HotKeys.write(files(tmp_path), "hot", codes, codes // codes, codes, master, partition=100)
+    assert HotKeys.open(files(tmp_path), "hot") is None
+    assert _counts(files(tmp_path), "hot", 3).tolist() == [0, 0, 0]
+    tally = Tally(None, None)
+    tally.note(codes, codes)
+    assert [len(counted) for counted in tally.counts()] == [0, 0, 0]
+    discard(files(tmp_path), "hot")
+
+
+def test_an_open_cache_outlives_its_files(tmp_path: Path) -> None:
+    hot = cache(tmp_path, {2: 1, 7: 30})
+    discard(files(tmp_path), "hot")
+    assert not [*tmp_path.glob("*/*")]
+    assert HotKeys.open(files(tmp_path), "hot") is None
+    assert sum(map(len, hot.master(np.array([False, True])))) == 30
+
+
+def test_merged_rows_ascend() -> None:
+    old = [rows_of([1, 1, 4]), rows_of([]), rows_of([4, 9])]
+    new = [rows_of([0, 2]), rows_of([5, 5]), rows_of([12])]
+    codes = np.concatenate([codes_of(batch) for batch in merged(iter(old), iter(new))])
+    assert codes.tolist() == [0, 1, 1, 2, 4, 4, 5, 5, 9, 12]

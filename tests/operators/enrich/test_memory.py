@@ -1,0 +1,36 @@
+"""Memory is a promise: what a process takes stays within it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.operators.enrich.memory_use import TABLE, table
+from watersmeet.operators.enrich.staged import StagedTable
+from watersmeet.sizes import parse
+from watersmeet.testing import LocalEnrich, LocalStream
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def staged(tmp_path_factory: pytest.TempPathFactory) -> StagedTable:
+    """A table of 144 MB."""
+    folder = str(tmp_path_factory.mktemp("memory"))
+    stream = LocalStream(TABLE.empty_table().select(["key"]).schema)
+    return LocalEnrich("orders", stream, table(1_500_000), on="key", folder=folder).staged
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux")
+@pytest.mark.parametrize("memory", ["32 MB", "64 MB"])
+def test_a_process_stays_within_the_memory(staged: StagedTable, memory: str) -> None:
+    command = [sys.executable, "-m", "tests.operators.enrich.memory_use", staged.folder, memory]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    grown, hits = map(int, done.stdout.split())
+    assert hits > 0, "the cache was of use"
+    assert grown <= parse(memory, argument="memory"), f"{grown / 1e6:.0f} MB"

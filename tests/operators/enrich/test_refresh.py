@@ -1,0 +1,285 @@
+"""A table that changes: newer versions, and rows that wait for one."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given as randomly
+from hypothesis import strategies as st
+
+from tests.conformance.join import at, table
+from tests.conformance.strategies import INSTANT, examples, until_shown
+from tests.conformance.ways import Disturbance
+from tests.operators.enrich.enrichment import UNHURRIED, Enrichment, disturbed
+from watersmeet.spec.enrich import ENRICH_TYPES
+from watersmeet.testing import LocalEnrich, LocalStream
+
+STREAM = pa.schema([("k", pa.int64()), ("n", pa.int64()), ("t", INSTANT)])
+SMALL = {"resident": 0, "partition": 100, "cache": 10_000, "queue": 1}
+
+
+def prices(version: int, keys: Any = range(20)) -> pa.Table:
+    schema = pa.schema([("k", pa.int64()), ("version", pa.int64())])
+    return table(schema, [(key, version) for key in keys])
+
+
+def changing(how: str = "left", *, master: pa.Table | None = None, **further: Any) -> Enrichment:
+    policy = SMALL | further.pop("policy", {})
+    return Enrichment(
+        LocalStream(STREAM, time="t", delay=timedelta(0)),
+        prices(0) if master is None else master,
+        on="k",
+        how=how,
+        policy=policy,
+        further={"refresh": "1 minute", **further},
+    )
+
+
+def rows(keys: Any, second: float) -> pa.Table:
+    return table(STREAM, [(key, 0, at(second)) for key in keys])
+
+
+def versions(found: pa.Table) -> list[int | None]:
+    return found["version"].to_pylist()
+
+
+def test_a_newer_version_takes_effect_between_two_steps(tmp_path: Path) -> None:
+    local = changing().start(str(tmp_path))
+    assert versions(local.batch(rows([1, 1, 1], 0))) == [0, 0, 0]
+    old = local.counters.notes
+    # Given a newer version, the next step still uses the one that was noted before it,
+    local.refresh(prices(1))
+    assert versions(local.batch(rows([1, 1, 1], 1))) == [0, 0, 0]
+    assert local.counters.notes == old
+    # and those after it use the newer one, whatever was cached.
+    for second in range(2, 5):
+        assert versions(local.batch(rows([1, 1, 1], second))) == [1, 1, 1]
+    assert local.counters.notes != old
+    assert local.counters.hits == 3
+
+
+def test_cached_keys_stay_cached_with_what_the_newer_version_has(tmp_path: Path) -> None:
+    local = changing().start(str(tmp_path))
+    for second in range(4):
+        local.batch(rows([1, 1, 1, 2, 2, 2], second))
+    assert local.counters.cached_keys == 2
+    # Given a version in which one of them has more rows, and the other none,
+    local.refresh(prices(1, [1, 1, 1, 5, 6, 7]))
+    local.batch(rows([3], 5))
+    found = local.batch(rows([1, 2], 6))
+    # when it takes effect, then both are answered from the cache, as it has them.
+    assert local.counters.hits == 2
+    assert sorted(versions(found), key=str) == [1, 1, 1, None]
+
+
+def test_a_column_of_the_result_says_which_version_it_is_of(tmp_path: Path) -> None:
+    local = changing("left", version="of").start(str(tmp_path))
+    seen = []
+    for number in range(3):
+        found = local.batch(rows([1, 1, 50, None], number))
+        assert found.schema.names[-1] == "of"
+        (of,) = set(found["of"].to_pylist())
+        assert f"table version {of}" in local.counters.notes
+        seen.append((of, *versions(found)))
+        local.refresh(prices(1))
+    # A row without a match, or without a key, has a version too.
+    assert [row[1:] for row in seen] == [(None, 0, 0, None), (None, 0, 0, None), (None, 1, 1, None)]
+    assert seen[0][0] == seen[1][0] != seen[2][0]
+
+
+def test_a_restart_with_another_table_does_not_use_the_cache_of_the_old_one(
+    tmp_path: Path,
+) -> None:
+    given = Enrichment(LocalStream(STREAM), prices(0), "k", policy=SMALL)
+    local = given.start(str(tmp_path))
+    for second in range(4):
+        local.batch(rows([1, 1, 1], second))
+    assert local.counters.hits == 3
+    other = local.stage(prices(1))
+    again = given.start(str(tmp_path), restart=local, staged=other)
+    assert versions(again.batch(rows([1, 1, 1], 5))) == [1, 1, 1]
+
+
+def test_a_version_that_is_gone_is_replaced_by_the_current_one(tmp_path: Path) -> None:
+    local = changing().start(str(tmp_path))
+    local.batch(rows([1], 0))
+    local.refresh(prices(1))
+    shutil.rmtree(local.staged.folder)
+    assert versions(local.batch(rows([1], 1))) == [1]
+
+
+def test_a_failed_refresh_is_noted_and_the_old_version_stays(tmp_path: Path) -> None:
+    local = changing().start(str(tmp_path))
+    local.batch(rows([1], 0))
+    local._versions().fail("no column 'price'")
+    assert versions(local.batch(rows([1], 1))) == [0]
+    assert "the table could not be refreshed: no column 'price'" in local.counters.notes
+
+
+def test_rows_that_wait_are_answered_when_a_newer_version_is_empty(tmp_path: Path) -> None:
+    # Given rows that wait for their partition,
+    local = changing(
+        max_wait="9 batches", policy={**UNHURRIED, "cache": 0, "queue": 1 << 20}
+    ).start(str(tmp_path))
+    for second in range(3):
+        local.batch(rows([second, second + 7, 15], second))
+    assert local.waiting() > 0
+    # when a newer version has no rows at all, then they leave without a match, although rows come.
+    local.refresh(prices(1, []))
+    local.batch(rows([2], 4))
+    left = local.batch(rows([3], 5))
+    assert local.waiting() == 0
+    assert {*versions(left)} == {None}
+
+
+# --- rows that are retried
+
+
+@pytest.mark.parametrize("how", ENRICH_TYPES)
+def test_a_row_without_a_match_waits_for_a_newer_version(tmp_path: Path, how: str) -> None:
+    # Given rows of keys that are not there yet, to be retried for a minute,
+    local = changing(how, retry="1 minute").start(str(tmp_path))
+    first = local.batch(rows([1, 50, 51], 0))
+    assert first["k"].to_pylist() == ([] if how == "anti" else [1])
+    assert local.counters.retried == 2
+    # when a newer version has one of them, then that row is answered as soon as it takes effect;
+    local.refresh(prices(1, [50]))
+    local.batch(rows([], 0))
+    assert local.counters.retried == 2
+    second = local.batch(rows([], 0))
+    assert second["k"].to_pylist() == ([] if how == "anti" else [50])
+    assert local.counters.retried == 1
+    # when a minute has passed, the other one is given up.
+    local.batch(rows([-1], 60))
+    third = local.batch(rows([], 60))
+    assert local.counters.given_up == 1
+    assert third["k"].to_pylist() == ([51] if how in ("left", "anti") else [])
+
+
+def test_a_row_is_given_up_when_its_time_is_over_and_not_before(tmp_path: Path) -> None:
+    local = changing(retry="1 minute").start(str(tmp_path))
+    local.batch(rows([50], 0))
+    for second, left in ((59.999, 1), (60, 1), (60, 0)):
+        local.batch(rows([1], second))
+        assert local.counters.retried == left
+
+
+def test_a_row_with_a_null_key_is_not_retried(tmp_path: Path) -> None:
+    local = changing(retry="1 minute").start(str(tmp_path))
+    assert local.batch(rows([None], 0)).num_rows == 1
+    assert local.counters.retried == 0
+
+
+def test_a_row_that_was_retried_is_not_late_for_what_follows(tmp_path: Path) -> None:
+    local = changing(retry="10 seconds").start(str(tmp_path))
+    before, left = None, 0
+    for second in range(40):
+        now = local.run.watermark
+        found = local.batch(rows([50, 1], second))
+        left += found.num_rows
+        if before is not None and found.num_rows:
+            assert pa.compute.min(found["t"]).cast(pa.int64()).as_py() > before
+        before = now
+    assert left > 60
+
+
+@dataclass
+class Life:
+    """A row of the stream: its key, the versions of the table that there were between its coming
+    and its answer, and how often each version is among its results."""
+
+    key: int
+    first: int
+    last: int
+    results: Counter[int | None]
+
+    def fits(self, how: str, tables: list[pa.Table]) -> bool:
+        """Is this what one of those versions gives?"""
+        return any(
+            self.results == expected(how, tables[version]["k"].to_pylist().count(self.key), version)
+            for version in range(max(0, self.first - 1), self.last + 1)
+        )
+
+
+def expected(how: str, matches: int, version: int) -> Counter[int | None]:
+    """What a row gives that matches so many rows of a version."""
+    if how in ("semi", "anti"):
+        return Counter({None: 1} if (matches > 0) == (how == "semi") else {})
+    return Counter({version: matches} if matches else {None: 1} if how == "left" else {})
+
+
+@pytest.mark.parametrize("how", ENRICH_TYPES)
+def test_every_row_is_answered_from_one_version(how: str) -> None:
+    shown: Counter[str] = Counter()
+
+    @examples(20)
+    @randomly(seed=st.integers(0, 2**32), shards=st.integers(1, 2), retry=st.booleans())
+    def check(seed: int, shards: int, retry: bool) -> None:
+        dice = random.Random(seed)
+        tables = [
+            prices(version, [dice.randrange(16) for _ in range(dice.randrange(30))])
+            for version in range(4)
+        ]
+        given = changing(
+            how,
+            master=tables[0],
+            policy={"queue": dice.choice([1, 1 << 20]), **UNHURRIED},
+            max_wait=dice.choice([None, "3 batches"]),
+            retry="5 seconds" if retry else None,
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            lives = lived(given, given.start(folder, shards=shards), tables, dice, shown)
+        for life in lives:
+            assert life.fits(how, tables), life
+
+    wanted = ("hits", "waited", "retried", "newer")
+    until_shown(check, lambda: all(shown[name] for name in wanted), str(wanted))
+
+
+def lived(
+    given: Enrichment,
+    local: LocalEnrich,
+    tables: list[pa.Table],
+    dice: random.Random,
+    shown: Counter[str],
+) -> list[Life]:
+    """What became of the rows of twelve batches, while versions came; and of two batches in which
+    time passes."""
+    lives: list[Life] = []
+    newest = 0
+    for step in range(14):
+        if newest < 3 and dice.random() < 0.3:
+            newest += 1
+            local.refresh(tables[newest])
+        count = dice.randrange(10) if step < 12 else 0
+        new = [
+            Life(min(dice.randrange(20), dice.randrange(20)), newest, newest, Counter())
+            for _ in range(count)
+        ]
+        drawn: list[Any] = [(life.key, len(lives) + i, at(step)) for i, life in enumerate(new)]
+        batch = table(STREAM, [(None, None, at(1000))] if step == 12 else drawn)
+        lives += new
+        if dice.random() < 0.2:
+            local = disturbed(local, given, batch, dice.choice([*Disturbance]))
+        for row in local.batch(batch).to_pylist():
+            if row["n"] is not None:
+                life = lives[row["n"]]
+                life.results[row.get("version")] += 1
+                life.last = newest
+        for name in ("hits", "waited", "retried"):
+            shown[name] += getattr(local.counters, name)
+        shown["newer"] += newest
+    assert not any(state.waits for state in map(local.run.state, range(len(local.run.stores))))
+    for life in lives:
+        if not life.results:
+            life.last = newest
+    return lives

@@ -1,0 +1,81 @@
+"""The result is the oracle's, whatever the batches, the shards and the mishaps."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given as random
+
+from tests.conformance.strategies import examples, until_shown
+from tests.operators.enrich.enrichment import Enrichment, Run, run, runs
+from tests.oracle import assert_same_rows
+from watersmeet.rows import encode, output
+from watersmeet.rows.encode import encoded
+from watersmeet.spec.enrich import ENRICH_TYPES
+from watersmeet.testing import LocalStream
+
+
+@pytest.mark.parametrize("how", ENRICH_TYPES)
+def test_any_run_gives_what_the_oracle_gives(how: str) -> None:
+    shown: Counter[str] = Counter()
+
+    @examples(30)
+    @random(case=runs(how))
+    def check(case: Run) -> None:
+        with mock.patch.object(output, "PIECE", case.piece):
+            outcome = run(case.enrichment, case.batches, shards=case.shards, before=case.before)
+        assert_same_rows(outcome.result, case.enrichment.expected(case.batches))
+        shown.update(outcome.phases)
+        for name in ("hits", "waited", "sought", "scanned", "skipped", "cycles"):
+            shown[name] += outcome.total(name)
+
+    wanted = ("hits", "waited", "sought", "scanned", "skipped", "switching", "phase-out")
+    until_shown(check, lambda: all(shown[name] for name in wanted), f"all of {wanted}")
+
+
+@pytest.mark.parametrize("how", ENRICH_TYPES)
+def test_keys_that_share_a_code_are_told_apart(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    hashed = encode.hashed_code
+    # Given hashed keys that all have one of four codes,
+    monkeypatch.setattr(encode, "hashed_code", lambda keys: pc.bit_wise_and(hashed(keys), 3))
+    keys = [f"k{i}" for i in range(40)]
+    master = pa.table({"k": keys[:30], "x": [*range(30)]})
+    stream = pa.table({"k": [*keys, keys[3], None], "n": [*range(42)]})
+    given = Enrichment(
+        LocalStream(stream.schema),
+        master,
+        on="k",
+        how=how,
+        policy={"resident": 0, "partition": 60, "cache": 1000, "queue": 1},
+    )
+    # when some of them are cached, then only equal keys match.
+    batches = [stream] * 4
+    outcome = run(given, batches)
+    assert outcome.total("hits") > 0
+    assert_same_rows(outcome.result, given.expected(batches))
+
+
+def test_a_key_with_very_many_master_rows_is_answered_in_pieces(tmp_path: Path) -> None:
+    # Given a key with a million master rows, in many partitions, and others around it,
+    keys = np.sort(np.concatenate([np.full(1_000_000, 50), np.arange(100)]))
+    master = pa.table({"k": keys, "x": np.arange(len(keys))})
+    stream = pa.table({"k": [7, 50, 50, 99, 1000], "n": [0, 1, 2, 3, 4]})
+    given = Enrichment(
+        LocalStream(stream.schema), master, "k", policy={"resident": 0, "partition": 1 << 20}
+    )
+    local = given.start(str(tmp_path))
+    assert len(local.staged.shard(0)) > 10
+    # when rows of it come, then all results do, a bounded number at a time.
+    rows = encoded(stream.to_batches()[0], local.layout.inputs[0].rows)
+    results = local.run.step([rows])
+    assert sum(map(len, results)) == 2 * 1_000_001 + 2
+    assert max(map(len, results)) <= output.PIECE
+    found = pa.Table.from_batches(results)
+    of_one = found.filter(pc.equal(found["n"], 1))["x"].to_numpy()
+    assert np.array_equal(np.sort(of_one), np.flatnonzero(keys == 50))

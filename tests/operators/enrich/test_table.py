@@ -1,0 +1,141 @@
+"""A staged shard: rows in order, equal partitions, and which of them may hold a key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from watersmeet.errors import StagedTableError
+from watersmeet.operators.enrich.lookup import Visits, master_counts, master_rows
+from watersmeet.operators.enrich.partitions import PartitionWriter
+from watersmeet.operators.enrich.staged import StagedTable, stage
+from watersmeet.operators.enrich.table import TableShard
+from watersmeet.rows.columns import CODE, codes_of
+from watersmeet.rows.shard import Shard
+
+
+def written(folder: Path, codes: list[int], *, partition: int) -> TableShard:
+    rows = pa.RecordBatch.from_pydict(
+        {CODE: pa.array(codes, pa.int64()), "#1": [f"row {i}" for i in range(len(codes))]}
+    )
+    writer = PartitionWriter(f"{folder}/", partition)
+    writer.add(rows)
+    writer.close()
+    return TableShard.open(f"{folder}/")
+
+
+def test_partitions_are_about_equal_and_in_order(tmp_path: Path) -> None:
+    codes = sorted(np.random.default_rng(1).integers(0, 5000, 10_000).tolist())
+    table = written(tmp_path, codes, partition=20_000)
+    sizes = table.memory[:-1]
+    assert len(table) > 5
+    assert sizes.max() < 1.15 * 20_000
+    assert sizes.min() >= 20_000
+    read = [table.partition(number) for number in range(len(table))]
+    assert np.concatenate([part.index.codes for part in read]).tolist() == codes
+    assert table.least.tolist() == [int(part.index.codes[0]) for part in read]
+    assert table.greatest.tolist() == [int(part.index.codes[-1]) for part in read]
+
+
+def test_a_key_is_looked_for_only_where_it_may_be(tmp_path: Path) -> None:
+    # Given even codes, of which 400 has rows in several partitions,
+    codes = [*range(0, 400, 2), *[400] * 300, *range(402, 800, 2)]
+    table = written(tmp_path, codes, partition=2000)
+    everywhere = np.arange(-10, 810)
+    first, last = table.homes(everywhere)
+    # when all codes around them are looked for, then those that are there are not missed,
+    there = {code: set() for code in codes}
+    for number in range(len(table)):
+        for code in np.unique(table.partition(number).index.codes).tolist():
+            there[code].add(number)
+    for code, low, high in zip(everywhere.tolist(), first, last, strict=True):
+        if code in there:
+            assert set(range(low, high)) == there[code], code
+    assert max(len(numbers) for numbers in there.values()) > 3
+    # and of those that are not, few are looked for at all.
+    odd = everywhere % 2 == 1
+    assert (first[odd] < last[odd]).mean() < 0.15
+    outside = (everywhere < 0) | (everywhere > 798)
+    assert (first[outside] == last[outside]).all()
+
+
+def test_visits_cover_what_is_wanted_and_count_keys(tmp_path: Path) -> None:
+    codes = [*range(100), *[100] * 300, *range(101, 200)]
+    table = written(tmp_path, codes, partition=2000)
+    wanted = np.array([3, 3, 7, 100, 100, 150, 5000])
+    visits = Visits.of(table, wanted)
+    looked = [
+        (int(number), wanted[visits.wanted[low:high]].tolist())
+        for number, low, high in zip(visits.partitions, visits.low, visits.high, strict=True)
+    ]
+    for number, codes_there in looked:
+        present = np.intersect1d(table.partition(number).index.codes, codes_there)
+        assert (
+            len(present) == len(set(codes_there)) == visits.keys[[*visits.partitions].index(number)]
+        )
+    assert {code for _, some in looked for code in some} == {3, 7, 100, 150}
+    assert sum(100 in some for _, some in looked) > 3
+
+
+def test_master_rows_are_found_and_counted(tmp_path: Path) -> None:
+    codes = sorted([*range(0, 300, 3), *[150] * 200])
+    table = written(tmp_path, codes, partition=1000)
+    wanted = np.array([-5, 0, 1, 3, 150, 297, 298])
+    assert master_counts(table, wanted).tolist() == [0, 1, 0, 1, 201, 1, 0]
+    rows = [*master_rows(table, wanted, piece=500)]
+    assert np.concatenate([codes_of(batch) for batch in rows]).tolist() == [0, 3, *[150] * 201, 297]
+    assert len(rows) > 10
+
+
+def test_an_empty_shard_holds_nothing(tmp_path: Path) -> None:
+    rows = pa.RecordBatch.from_pydict({CODE: pa.array([], pa.int64())})
+    staged = stage(rows, str(tmp_path), shards=2, partition=1000)
+    table = staged.shard(0)
+    first, last = table.homes(np.array([1, 2]))
+    assert first.tolist() == last.tolist()
+    assert not len(Visits.of(table, np.array([1, 2])).partitions)
+    size = staged.size()
+    assert size is not None
+    assert (size.rows, size.partitions) == (0, 0)
+
+
+def test_a_key_is_staged_in_its_shard_and_a_null_nowhere(tmp_path: Path) -> None:
+    codes = pa.array([*range(1000), None, None], pa.int64())
+    staged = stage(
+        pa.RecordBatch.from_pydict({CODE: codes}), str(tmp_path), shards=3, partition=1000
+    )
+    for number in range(3):
+        table = staged.shard(number)
+        found = np.concatenate([table.partition(p).index.codes for p in range(len(table))])
+        assert Shard(number, 3).has(found).all()
+        assert len(found) == Shard(number, 3).has(np.arange(1000)).sum()
+    size = staged.size()
+    assert size is not None
+    assert size.rows == 1000
+
+
+def test_a_table_that_is_not_complete_has_no_size(tmp_path: Path) -> None:
+    rows = pa.RecordBatch.from_pydict({CODE: [1, 2]})
+    staged = stage(rows, str(tmp_path), shards=1, partition=1000)
+    (tmp_path / "table.json").write_text('{"format": 0}')
+    assert staged.size() is None
+    (tmp_path / "table.json").unlink()
+    assert StagedTable(str(tmp_path)).size() is None
+
+
+@pytest.mark.parametrize("mishap", ["gone", "cut", "another"])
+def test_a_damaged_partition_is_noticed(tmp_path: Path, mishap: str) -> None:
+    table = written(tmp_path, [*range(100)], partition=500)
+    file = tmp_path / "1.arrow"
+    if mishap == "gone":
+        file.unlink()
+    elif mishap == "cut":
+        file.write_bytes(file.read_bytes()[:-100])
+    else:
+        file.write_bytes(b"\x5a" * file.stat().st_size)
+    table.partition(0)
+    with pytest.raises(StagedTableError, match="1.arrow"):
+        table.partition(1)

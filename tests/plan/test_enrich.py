@@ -1,0 +1,162 @@
+"""Planning an enrichment: what is refused, and what follows from memory and shards."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from watersmeet import errors
+from watersmeet.plan.enrich import EnrichPlan, enrich_policy, enrich_spec
+from watersmeet.plan.explain import explain
+from watersmeet.spec.enrich import EnrichSpec, EnrichTuning, TableSize, Wait
+from watersmeet.spec.stream import Column, Punctuation, StreamSpec
+
+VIEWS = StreamSpec(
+    "views",
+    (Column("product", "int"), Column("seen", "timestamp"), Column("price", "double")),
+    streaming=True,
+    time="seen",
+    delay=10_000_000,
+)
+PRODUCTS = StreamSpec(
+    "products",
+    (Column("product", "bigint"), Column("name", "string"), Column("price", "double")),
+    streaming=False,
+)
+
+
+def spec(stream: StreamSpec = VIEWS, table: StreamSpec = PRODUCTS, **options: Any) -> EnrichSpec:
+    return enrich_spec(stream, table, **({"on": "product"} | options))
+
+
+def test_columns_are_the_key_then_the_stream_then_the_table() -> None:
+    planned = spec()
+    names = [column.name for column in planned.output]
+    assert names == ["product", "seen", "views_price", "name", "products_price"]
+    assert planned.key_types == ("bigint",)
+    assert [column.name for column in spec(how="left_semi").output] == ["product", "seen", "price"]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"how": "right"}, errors.JoinTypeError, "inner, left, semi, anti"),
+        ({"how": "outer"}, errors.JoinTypeError, "how='outer'"),
+        ({"how": "iner"}, errors.JoinTypeError, "Did you mean"),
+        ({"on": "produkt"}, errors.UnknownColumnError, "Did you mean 'product'"),
+        ({"on": None}, errors.PlanError, "on: missing"),
+        ({"memory": "much"}, errors.BudgetError, "memory='much' is not a size"),
+        ({"max_wait": "soon"}, errors.DurationError, "max_wait='soon'"),
+        ({"max_wait": 0}, errors.PlanError, "one micro-batch or more"),
+        ({"max_wait": "0 batches"}, errors.PlanError, "one micro-batch or more"),
+        ({"where": 7}, errors.PredicateError, "where=7"),
+        ({"name": " "}, errors.PlanError, "name=' ' is not a name"),
+        ({"tuning": "fast"}, errors.StrategyError, "wm.EnrichTuning"),
+        ({"tuning": EnrichTuning(access="read")}, errors.StrategyError, "access='read'"),  # type: ignore[arg-type]
+        ({"tuning": EnrichTuning(cache=1)}, errors.StrategyError, "cache=1"),  # type: ignore[arg-type]
+        ({"table": replace(PRODUCTS, streaming=True)}, errors.PlanError, "wm.join"),
+        ({"table": replace(PRODUCTS, name="views")}, errors.StreamNameError, "two streams"),
+        ({"stream": replace(VIEWS, unique=True)}, errors.PlanError, "unique"),
+        (
+            {"stream": replace(VIEWS, punctuation=Punctuation("price = 0"))},
+            errors.PlanError,
+            "punctuation",
+        ),
+        (
+            {"stream": replace(VIEWS, time=None, delay=None), "max_wait": 5},
+            errors.PlanError,
+            "has no time",
+        ),
+    ],
+)
+def test_a_mistake_is_said(
+    options: dict[str, Any], error: type[errors.PlanError], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        spec(**options)
+
+
+@pytest.mark.parametrize(
+    ("given", "wait"),
+    [
+        (None, None),
+        (7, Wait(batches=7)),
+        ("10 batches", Wait(batches=10)),
+        ("1 micro-batch", Wait(batches=1)),
+        ("30 seconds", Wait(microseconds=30_000_000)),
+        (timedelta(minutes=1), Wait(microseconds=60_000_000)),
+    ],
+)
+def test_a_wait_is_batches_or_a_time(given: object, wait: Wait | None) -> None:
+    assert spec(max_wait=given).max_wait == wait
+
+
+def test_memory_is_divided_once() -> None:
+    planned = spec(memory="256 MB")
+    policy = enrich_policy(planned, shards=4, cores=2, wakes=True)
+    kept = policy.shards * policy.resident
+    assert policy.cache + policy.queue == policy.resident
+    assert kept == planned.memory // 2
+    assert 2 * 8 * policy.piece == planned.memory // 2
+
+
+def test_too_little_memory_is_refused_with_what_would_do() -> None:
+    planned = spec(memory="1 MB")
+    with pytest.raises(errors.BudgetError, match="give 16.8 MB or more"):
+        enrich_policy(planned, shards=4, cores=2, wakes=True)
+    enrich_policy(spec(memory="16.8 MB"), shards=4, cores=2, wakes=True)
+    # The default is enough for Spark's default of two hundred shuffle partitions.
+    enrich_policy(spec(), shards=200, cores=8, wakes=True)
+
+
+def explained(size: TableSize | None = None, *, wakes: bool = True, **options: Any) -> str:
+    planned = spec(**options)
+    policy = enrich_policy(planned, shards=2, cores=2, wakes=wakes)
+    return explain(EnrichPlan(planned, policy, None, folder="/tables", size=size))
+
+
+def test_explain_of_a_table_that_is_not_staged() -> None:
+    assert explained() == (
+        """\
+inner enrichment of views from products (streaming)
+├─ condition
+│  └─ views.product = products.product
+├─ keys (a null matches nothing)
+│  └─ views.product (int), products.product (bigint): compared as bigint
+├─ table products: 3 columns
+│  ├─ 2 of its columns are needed besides the key
+│  ├─ staged in /tables, sorted by key
+│  └─ not staged yet: that is done when the query's DataFrame is made
+├─ disk phase
+│  ├─ each partition is sought (only where the wanted keys are) or scanned (as a whole), """
+        """whichever is cheaper for the keys that are wanted of it, by what both have cost so far
+│  └─ partitions that cannot have a key, by their bounds and filters, are not read
+├─ rows are answered in the micro-batch in which they come
+├─ memory: 256 MB for the query, of which 64 MB are kept by each shard
+│  ├─ cache: 32 MB in each shard; a key is cached if its master rows take less memory than its """
+        """stream rows of one cycle
+│  ├─ rows that wait: 32 MB in each shard
+│  ├─ new rows, results and copies: pieces of 8 MB
+│  └─ a table of up to 128 MB is kept as a whole
+├─ shards: 2, by a hash of the key, for stream and table
+└─ event time: `seen` stays the event time; rows leave before they are late"""
+    )
+
+
+def test_explain_of_rows_that_may_wait() -> None:
+    large = TableSize(shards=2, rows=5_000_000, bytes=600_000_000, partitions=20)
+    text = explained(large, how="left", max_wait="5 batches", name="prices")
+    assert text.startswith("prices: left enrichment of views from products (streaming)")
+    assert "5,000,000 rows, 600 MB, in 20 partitions" in text
+    assert "after 5 micro-batches at most" in text
+    assert "so a step of a shard reads 2 of 10 partitions or more" in text
+    assert "unmatched rows of views: emitted as soon as that is known, with nulls" in text
+    assert "(Spark runs none without data)" in explained(large, max_wait=5, wakes=False)
+
+
+def test_explain_of_a_table_that_fits() -> None:
+    text = explained(TableSize(shards=2, rows=1000, bytes=100_000, partitions=2))
+    assert "the table fits, so this is a main-memory join" in text

@@ -1,0 +1,372 @@
+"""wm.enrich on Spark: the table is staged once, and every row is answered."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+import watersmeet as wm
+from tests.oracle import Stream, assert_same_rows, sql_join
+from tests.spark.streams import TIMESTAMP, at, read, result, rows_of, run, start, table, write
+from watersmeet.operators.enrich.staged import StagedTable, Versions
+from watersmeet.rows.layout import row_layout
+from watersmeet.spark.inputs import describe
+from watersmeet.spark.staging import remove_idle
+from watersmeet.spark.table_identity import identity
+from watersmeet.spec.enrich import ENRICH_TYPES
+
+pytestmark = pytest.mark.spark
+
+VIEWS = {"product": pa.int64(), "seen": TIMESTAMP, "view": pa.int64()}
+PRODUCTS = {"product": pa.int64(), "name": pa.string(), "price": pa.float64()}
+
+
+def views(batches: int = 3, rows: int = 60, *, seed: int = 1) -> list[pa.Table]:
+    """Micro-batches of a stream, a minute each, of which some keys are in no table."""
+    dice = random.Random(seed)
+    return [
+        rows_of(
+            [
+                (
+                    None if dice.random() < 0.05 else int(dice.paretovariate(0.6)) % 60,
+                    at(60 * batch + dice.uniform(0, 59)),
+                    batch * rows + number,
+                )
+                for number in range(rows)
+            ],
+            **VIEWS,
+        )
+        for batch in range(batches)
+    ]
+
+
+def products(count: int = 50) -> pa.Table:
+    """Every fifth product is there twice, and one has no key."""
+    keys = [*range(count), *range(0, count, 5), None]
+    return rows_of([(key, f"product {key}", n / 4) for n, key in enumerate(keys)], **PRODUCTS)
+
+
+def expected(batches: list[pa.Table], master: pa.Table, how: str = "inner") -> pa.Table:
+    streams = {
+        "views": Stream(pa.concat_tables(batches), ["product"]),
+        "products": Stream(master, ["product"]),
+    }
+    return sql_join(streams, how=how)
+
+
+def small(planned: wm.Enrichment, **policy: Any) -> wm.Enrichment:
+    """Little data does what much data does."""
+    given = {"partition": 400, "resident": 0, "cache": 4000} | policy
+    changed = replace(planned.plan, policy=replace(planned.plan.policy, **given))
+    return replace(planned, plan=changed)
+
+
+def to_files(df: DataFrame, folder: Path) -> StreamingQuery:
+    """Run the query over what is there now, into files: a memory sink cannot be started again."""
+    writer = df.writeStream.format("parquet").option("path", str(folder / "out"))
+    writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
+    return query
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> str:
+    return str(tmp_path / "stage")
+
+
+def staged_tables(stage: str) -> list[str]:
+    return sorted(os.listdir(os.path.join(stage, "watersmeet-tables")))
+
+
+def as_table(spark: SparkSession, folder: Path, rows: pa.Table) -> DataFrame:
+    folder.mkdir(parents=True, exist_ok=True)
+    pq.write_table(rows, folder / "part.parquet")
+    return spark.read.parquet(str(folder))
+
+
+def as_stream(spark: SparkSession, folder: Path, batches: list[pa.Table]) -> wm.Stream:
+    write(folder, batches)
+    return wm.stream(read(spark, folder), "views", time="seen", delay="10 seconds")
+
+
+@pytest.mark.parametrize("how", ENRICH_TYPES)
+def test_every_row_is_answered(spark: SparkSession, tmp_path: Path, stage: str, how: str) -> None:
+    batches, master = views(), products()
+    stream = as_stream(spark, tmp_path / "views", batches)
+    given = as_table(spark, tmp_path / "products", master)
+    planned = small(wm.plan_enrich(stream, given, on="product", how=how, stage=stage))
+    query = start(planned.dataframe())
+    assert_same_rows(result(spark, query), expected(batches, master, how))
+    steps = wm.metrics(query)
+    assert all(isinstance(step, wm.EnrichMetrics) for step in steps)
+    assert sum(step.rows for step in steps) == 180
+    assert sum(step.hits for step in steps) > 0
+    last = [step for step in steps if step.rows][-1]
+    assert last.cached_keys > 0
+    assert last.state_rows == 0
+
+
+def test_rows_may_wait_and_none_is_left_waiting(
+    spark: SparkSession, tmp_path: Path, stage: str
+) -> None:
+    batches, master = views(8), products()
+    stream = as_stream(spark, tmp_path / "views", batches)
+    given = as_table(spark, tmp_path / "products", master)
+    planned = wm.plan_enrich(stream, given, on="product", max_wait="6 batches", stage=stage)
+    query = start(small(planned, at_once=-1.0, cache=0).dataframe(), tmp_path / "checkpoint")
+    assert_same_rows(result(spark, query), expected(batches, master))
+    steps = wm.metrics(query)
+    assert max(step.state_rows for step in steps) > 0
+    assert sum(step.waited for step in steps) > 0
+    assert steps[-1].state_rows == 0
+    # The last micro-batch has no data: the watermark had moved.
+    assert steps[-1].rows == 0
+
+
+def test_a_query_that_starts_again_finds_its_table_and_its_rows(
+    spark: SparkSession, tmp_path: Path, stage: str
+) -> None:
+    batches, master = views(6), products()
+    write(tmp_path / "views", batches[:3])
+    given = as_table(spark, tmp_path / "products", master)
+
+    def query() -> None:
+        stream = wm.stream(
+            read(spark, tmp_path / "views"), "views", time="seen", delay="10 seconds"
+        )
+        planned = wm.plan_enrich(
+            stream, given, on="product", how="left", max_wait="9 batches", stage=stage
+        )
+        to_files(small(planned, at_once=-1.0).dataframe(), tmp_path)
+
+    query()
+    (version,) = staged_tables(stage)
+    made = os.stat(os.path.join(stage, "watersmeet-tables", version, "0", "0.arrow")).st_mtime_ns
+    write(tmp_path / "views", batches[3:], first=3)
+    query()
+    found = table(spark.read.parquet(str(tmp_path / "out")))
+    assert_same_rows(found, expected(batches, master, "left"))
+    assert staged_tables(stage) == [version]
+    again = os.stat(os.path.join(stage, "watersmeet-tables", version, "0", "0.arrow")).st_mtime_ns
+    assert again == made
+
+
+def test_queries_over_one_table_share_it_and_others_do_not(
+    spark: SparkSession, tmp_path: Path, stage: str
+) -> None:
+    batches, master = views(2), products()
+    stream = as_stream(spark, tmp_path / "views", batches)
+    given = as_table(spark, tmp_path / "products", master)
+    same = spark.read.parquet(str(tmp_path / "products"))
+    queries = [start(wm.enrich(stream, df, on="product", stage=stage)) for df in (given, same)]
+    for query in queries:
+        assert_same_rows(result(spark, query), expected(batches, master))
+    assert len(staged_tables(stage)) == 1
+    # Given another filter, another projection, or other files, then it is another table.
+    wm.enrich(stream, given.where("price > 3"), on="product", stage=stage)
+    assert len(staged_tables(stage)) == 2
+    wm.enrich(stream, given, on="product", how="semi", stage=stage)
+    assert len(staged_tables(stage)) == 3
+    pq.write_table(products(20), tmp_path / "products" / "more.parquet")
+    more = spark.read.parquet(str(tmp_path / "products"))
+    wm.enrich(stream, more, on="product", stage=stage)
+    assert len(staged_tables(stage)) == 4
+
+
+def test_tables_in_different_folders_are_different_series(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    layout = row_layout(
+        describe(as_table(spark, tmp_path / "one", products()), "products", time=None, delay=None),
+        ["product"],
+        ["bigint"],
+        needed={"price"},
+    )
+    named = [
+        identity(as_table(spark, tmp_path / name, products()), layout, shards=2, partition=100)
+        for name in ("one", "two")
+    ]
+    assert named[0].series != named[1].series
+    assert named[0].version != named[1].version
+
+
+def test_a_table_from_no_files_is_staged_too(
+    spark: SparkSession, tmp_path: Path, stage: str
+) -> None:
+    batches, master = views(1), products()
+    stream = as_stream(spark, tmp_path / "views", batches)
+    given = spark.createDataFrame(master.to_pandas(), "product bigint, name string, price double")
+    given = given.withColumn("product", F.when(~F.isnan(F.col("product")), F.col("product")))
+    assert_same_rows(
+        run(wm.enrich(stream, given, on="product", stage=stage)), expected(batches, master)
+    )
+
+
+@pytest.mark.parametrize("how", ENRICH_TYPES)
+def test_an_empty_table(spark: SparkSession, tmp_path: Path, stage: str, how: str) -> None:
+    batches, master = views(1), products().slice(0, 0)
+    stream = as_stream(spark, tmp_path / "views", batches)
+    given = as_table(spark, tmp_path / "products", master)
+    found = run(wm.enrich(stream, given, on="product", how=how, stage=stage))
+    assert_same_rows(found, expected(batches, master, how))
+
+
+def test_a_batch_of_rows_is_enriched_in_one_run(
+    spark: SparkSession, tmp_path: Path, stage: str
+) -> None:
+    batches, master = views(2), products()
+    write(tmp_path / "views", batches)
+    rows = wm.stream(spark.read.parquet(str(tmp_path / "views")), "views")
+    given = wm.stream(as_table(spark, tmp_path / "products", master), "products")
+    where = "views.view % 2 = 0 AND products.price < 10"
+    found = table(wm.enrich(rows, given, on="product", how="left", where=where, stage=stage))
+    streams = {
+        "views": Stream(pa.concat_tables(batches), ["product"]),
+        "products": Stream(master, ["product"]),
+    }
+    assert_same_rows(found, sql_join(streams, how="left", where=where))
+
+
+def test_windows_follow_in_the_same_query(spark: SparkSession, tmp_path: Path, stage: str) -> None:
+    # Given rows that wait, and a count of them in windows of a minute,
+    batches, master = views(8), products()
+    end = rows_of([(1, at(3600), -1)], **VIEWS)
+    stream = as_stream(spark, tmp_path / "views", [*batches, end])
+    given = as_table(spark, tmp_path / "products", master)
+    planned = wm.plan_enrich(
+        stream, given, on="product", how="left", max_wait="6 batches", stage=stage
+    )
+    enriched = small(planned, at_once=-1.0, cache=0).dataframe()
+    counted = enriched.groupBy(F.window("seen", "1 minute")).count()
+    query = start(counted.select(F.col("window.start").alias("start"), "count"))
+    found = dict(zip(*result(spark, query).to_pydict().values(), strict=True))
+    # when the query has ended, then no row was late for its window.
+    assert sum(step.waited for step in wm.metrics(query)) > 0
+    everything = expected(batches, master, "left")
+    assert sum(found.values()) == everything.num_rows
+    assert len(found) == 8
+
+
+def test_a_staged_table_that_is_gone_is_said_and_made_again(
+    spark: SparkSession, tmp_path: Path, stage: str
+) -> None:
+    batches, master = views(1), products()
+    stream = as_stream(spark, tmp_path / "views", batches)
+    given = as_table(spark, tmp_path / "products", master)
+    enriched = wm.enrich(stream, given, on="product", stage=stage)
+    shutil.rmtree(stage)
+    with pytest.raises(StreamingQueryException, match="staged table"):
+        to_files(enriched, tmp_path)
+    to_files(wm.enrich(stream, given, on="product", stage=stage), tmp_path)
+    found = table(spark.read.parquet(str(tmp_path / "out")))
+    assert_same_rows(found, expected(batches, master))
+
+
+def test_a_folder_that_cannot_be_written_to_is_said(spark: SparkSession, tmp_path: Path) -> None:
+    stream = as_stream(spark, tmp_path / "views", views(1))
+    given = as_table(spark, tmp_path / "products", products())
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(wm.errors.StagedTableError, match="stage="):
+        wm.enrich(stream, given, on="product", stage=str(tmp_path / "file"))
+
+
+def test_only_idle_tables_of_ours_are_removed(tmp_path: Path) -> None:
+    # Given tables that were used just now, two hours ago and long ago,
+    now, hours, days = "0" * 32, "1" * 32, "2" * 32
+    superseded, kept = "3" * 32, "4" * 32
+    for name in (now, hours, days, superseded, kept, "something-else"):
+        (tmp_path / name).mkdir()
+    for name in (superseded, kept):
+        StagedTable(str(tmp_path / name)).supersede()
+    StagedTable(str(tmp_path / kept)).keep()
+    for name in (hours, superseded, kept):
+        os.utime(tmp_path / name, (time.time() - 7200,) * 2)
+    for name in (days, "something-else"):
+        os.utime(tmp_path / name, (0, 0))
+    # when idle ones are removed, then so are those of days ago, and those that have been
+    # superseded for hours; and nothing that is not ours.
+    remove_idle(str(tmp_path))
+    assert sorted(os.listdir(tmp_path)) == [now, hours, kept, "something-else"]
+
+
+def test_a_table_is_read_anew_while_the_query_runs(
+    spark: SparkSession, tmp_path: Path, stage: str
+) -> None:
+    # Given a query that reads its table anew every second, and retries rows for an hour,
+    write(tmp_path / "views", [rows_of([(1, at(0), 0), (77, at(0), 1)], **VIEWS)])
+    as_table(spark, tmp_path / "products", rows_of([(1, "old", 1.0)], **PRODUCTS))
+    stream = wm.stream(read(spark, tmp_path / "views"), "views", time="seen", delay="1 second")
+    enriched = wm.enrich(
+        stream,
+        lambda: spark.read.parquet(str(tmp_path / "products")),
+        on="product",
+        refresh="1 second",
+        retry="1 hour",
+        stage=stage,
+    )
+    query = (
+        enriched.writeStream.format("memory")
+        .queryName("refreshed")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .start()
+    )
+    try:
+        query.processAllAvailable()
+        assert table(spark.table("refreshed"))["name"].to_pylist() == ["old"]
+        # when the table changes, and rows come,
+        new = rows_of([(1, "new", 2.0), (77, "late", 3.0)], **PRODUCTS)
+        pq.write_table(new, tmp_path / "products" / "part.parquet")
+        (series,) = [name for name in staged_tables(stage) if name.endswith(".current")]
+        versions = Versions(os.path.join(stage, "watersmeet-tables"), series[: -len(".current")])
+        before = versions.current()
+        until = time.time() + 60
+        while versions.current() == before:
+            assert time.time() < until, versions.failure()
+            time.sleep(0.2)
+        for number in (1, 2):
+            batch = rows_of([(1, at(10 * number), 10 * number)], **VIEWS)
+            write(tmp_path / "views", [batch], first=number)
+            query.processAllAvailable()
+        found = {row["view"]: row["name"] for row in table(spark.table("refreshed")).to_pylist()}
+        # then they are answered from it, and so is the row whose product was not there before;
+        assert found == {0: "old", 10: found[10], 20: "new", 1: "late"}
+        assert len(set.union(*(step.versions for step in wm.metrics(query)))) == 2
+        # and a table that lacks a column is refused, and the query goes on with the old one.
+        pq.write_table(new.drop_columns(["price"]), tmp_path / "products" / "part.parquet")
+        while versions.failure() is None:
+            assert time.time() < until
+            time.sleep(0.2)
+        assert "'price' is gone" in str(versions.failure())
+        batch = rows_of([(1, at(40), 40)], **VIEWS)
+        write(tmp_path / "views", [batch], first=3)
+        query.processAllAvailable()
+        assert any("'price' is gone" in note for note in wm.metrics(query)[-1].notes)
+    finally:
+        query.stop()
+
+
+def test_explain_says_how(spark: SparkSession, tmp_path: Path, stage: str) -> None:
+    stream = as_stream(spark, tmp_path / "views", views(1))
+    given = as_table(spark, tmp_path / "products", products())
+    planned = wm.plan_enrich(stream, given, on="product", max_wait="5 batches", stage=stage)
+    assert "not staged yet" in planned.explain()
+    planned.dataframe()
+    text = planned.explain()
+    assert "60 rows" in text
+    assert "main-memory join" in text
+    assert "after 5 micro-batches at most" in text
+    assert planned.schema.names == ["product", "seen", "view", "name", "price"]
