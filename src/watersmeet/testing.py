@@ -3,7 +3,7 @@
 :class:`LocalJoin` runs the very operator that runs on Spark, over Arrow tables,
 with the watermark that Spark would have. Use it to test what a join gives you
 for data of your own, late rows and silences included, in milliseconds. :class:`LocalRun` does so
-for any operator.
+for any operator, or a chain of them.
 
 >>> import datetime, pyarrow as pa
 >>> def at(second): return datetime.datetime(2024, 1, 1, 0, 0, second, tzinfo=datetime.UTC)
@@ -24,7 +24,8 @@ for any operator.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -41,17 +42,23 @@ from watersmeet.errors import (
     StreamNameError,
     did_you_mean,
 )
-from watersmeet.operators.base import END_OF_TIME, Counters, Operator, merged
+from watersmeet.operators.base import END_OF_TIME, Chunk, Counters, Operator, merged
 from watersmeet.operators.equi.layout import lay_out
 from watersmeet.operators.equi.step import EquiJoin
-from watersmeet.plan.equi import plan_join
+from watersmeet.operators.ring.chain import hops_of
+from watersmeet.operators.ring.layout import lay_out as lay_out_ring
+from watersmeet.operators.ring.step import RingHop
+from watersmeet.plan.equi import EquiPlan
+from watersmeet.plan.family import plan_join
+from watersmeet.plan.join import JoinPlan
+from watersmeet.plan.ring import RingPlan
 from watersmeet.rows.columns import TIME, concat
 from watersmeet.rows.encode import encoded, flags
+from watersmeet.rows.layout import RowLayout
 from watersmeet.rows.predicate import Predicate
 from watersmeet.rows.route import ByKey, Route
 from watersmeet.rows.shard import Shard
 from watersmeet.rows.types import arrow_type, canonical_schema, spark_name
-from watersmeet.spec.equi import EquiSpec
 from watersmeet.spec.output import OutputColumn
 from watersmeet.spec.policy import Schedule
 from watersmeet.spec.stream import Arrival, Column, Punctuation, StreamSpec, check_expected
@@ -89,7 +96,9 @@ class LocalRun:
     """An operator that is stepped by hand, over rows as they are stored.
 
     ``stores`` (one for each shard) and ``folder`` are the durable state and the local cache.
-    With ``restart``, it goes on from where another run stands."""
+    With ``restart``, it goes on from where another run stands. ``chunk_rows`` limits the rows of an
+    input that the operator gets at a time. What the operator emits goes to the ``following`` run,
+    if there is one, in the same micro-batch and under the same watermark."""
 
     def __init__(
         self,
@@ -99,9 +108,13 @@ class LocalRun:
         shards: int = 1,
         folder: str | None = None,
         restart: LocalRun | None = None,
+        chunk_rows: int | None = None,
+        following: LocalRun | None = None,
     ) -> None:
         self.operator = operator
         self.inputs = inputs
+        self.chunk_rows = chunk_rows
+        self.following = following
         self.stores: list[MemoryStore] = (
             restart.stores if restart else [MemoryStore() for _ in range(shards)]
         )
@@ -123,14 +136,17 @@ class LocalRun:
         counted: list[Counters] = []
         for number, of_shard in enumerate(dealt):
             state, counters = self.state(number), self.operator.counters()
-            chunk = [concat(parts) if parts else None for parts in of_shard]
-            emitted += self.operator.step([chunk], self.watermark, state, counters)
+            chunks = self._chunks([concat(parts) if parts else None for parts in of_shard])
+            emitted += self.operator.step(chunks, self.watermark, state, counters)
             if last:
                 emitted += self.operator.finish(state, counters)
             state.commit()
             self.operator.report(state, counters)
             counted.append(counters)
         self.counters = merged(counted)
+        if self.following is not None:
+            self.following.watermark = self.watermark
+            emitted = self.following.step(_by_input(emitted, self.following), last=last)
         self._advance(rows)
         return emitted
 
@@ -143,6 +159,13 @@ class LocalRun:
         """The state of a shard, as it was committed last."""
         cache = SegmentCache(self.folder, _CACHE_BYTES)
         return self.operator.open(self.stores[number], Shard(number, len(self.stores)), cache)
+
+    def _chunks(self, rows: Sequence[pa.RecordBatch | None]) -> Iterator[Chunk]:
+        """New rows of each input, a bounded amount at a time."""
+        most = max((len(batch) for batch in rows if batch is not None), default=0)
+        size = self.chunk_rows or max(most, 1)
+        for start in range(0, max(most, 1), size):
+            yield [None if batch is None else batch.slice(start, size) for batch in rows]
 
     def _advance(self, rows: Sequence[pa.RecordBatch | None]) -> None:
         timed = [i for i, given in enumerate(self.inputs) if given.delay is not None]
@@ -160,6 +183,14 @@ class LocalRun:
             watermark = min(self._greatest.values())
             if watermark > 0:
                 self.watermark = max(watermark, self.watermark or 0)
+
+
+def _by_input(emitted: Sequence[Any], run: LocalRun) -> list[pa.RecordBatch | None]:
+    """What an operator has handed on, for each input of the next one."""
+    handed: list[list[pa.RecordBatch]] = [[] for _ in run.inputs]
+    for number, rows in emitted:
+        handed[number].append(rows)
+    return [concat(batches) if batches else None for batches in handed]
 
 
 @dataclass(frozen=True)
@@ -185,7 +216,8 @@ class LocalJoin:
     by ``wm.predicate``, as SQL needs Spark.
 
     With ``restart``, it goes on from where another join stands. ``schedule`` is for experiments
-    with the order in which new rows are processed."""
+    with the order in which new rows are processed; ``chunk_rows`` limits the rows that the operator
+    gets at a time."""
 
     def __init__(
         self,
@@ -195,31 +227,32 @@ class LocalJoin:
         folder: str | None = None,
         restart: LocalJoin | None = None,
         schedule: Schedule | None = None,
+        chunk_rows: int | None = None,
         **options: Any,
     ) -> None:
         folder = folder or (restart and restart.folder) or tempfile.mkdtemp("-watersmeet")
         specs = [_stream_spec(name, stream) for name, stream in streams.items()]
-        self.plan = plan_join(specs, LocalBackend(shards, folder), **options)
+        self.plan: Any = plan_join(specs, LocalBackend(shards, folder), **options)
         if schedule is not None:
             self.plan = replace(self.plan, policy=replace(self.plan.policy, schedule=schedule))
-        self.spec: EquiSpec = self.plan.spec
-        schemas = [canonical_schema(stream.schema) for stream in streams.values()]
-        layout = lay_out(
-            self.spec,
-            self.plan.policy,
-            self.plan.predicate,
-            schemas=schemas,
-            output=pa.schema([(c.name, _output_type(c, schemas)) for c in self.spec.output]),
-        )
+        self.spec: Any = self.plan.spec
         for name, stream in streams.items():
             _check_condition(name, stream)
-        self.run: LocalRun = LocalRun(
-            EquiJoin(layout),
-            [LocalInput(ByKey(), (s.delay or 0) if s.time else None) for s in self.spec.streams],
-            shards=shards,
-            folder=folder,
-            restart=restart.run if restart else None,
-        )
+        schemas = [canonical_schema(stream.schema) for stream in streams.values()]
+        output = pa.schema([(c.name, _output_type(c, schemas)) for c in self.spec.output])
+        hops, self._layouts = _hops(self.plan, schemas, output)
+        self.runs: list[LocalRun] = []
+        for number, (operator, inputs) in reversed(list(enumerate(hops))):
+            run = LocalRun(
+                operator,
+                inputs,
+                shards=shards,
+                folder=folder,
+                restart=restart.runs[number] if restart else None,
+                chunk_rows=chunk_rows,
+                following=self.runs[0] if self.runs else None,
+            )
+            self.runs.insert(0, run)
 
     def batch(self, **tables: pa.Table) -> pa.Table:
         """One micro-batch: new rows for any of the streams. The watermark moves
@@ -239,19 +272,24 @@ class LocalJoin:
         return self._table(self.run.finish())
 
     @property
+    def run(self) -> LocalRun:
+        """The run of the first operator; most joins have one only."""
+        return self.runs[0]
+
+    @property
     def join(self) -> Any:
-        """The operator."""
+        """The first operator."""
         return self.run.operator
 
     @property
     def counters(self) -> Any:
-        """What the last micro-batch did."""
-        return self.run.counters
+        """What the last micro-batch did, in all hops."""
+        return merged([deepcopy(run.counters) for run in self.runs])
 
     @property
     def stores(self) -> list[MemoryStore]:
-        """The durable state, one store for each shard."""
-        return self.run.stores
+        """The durable state, one store for each shard of each hop."""
+        return [store for run in self.runs for store in run.stores]
 
     @property
     def folder(self) -> str:
@@ -265,20 +303,47 @@ class LocalJoin:
 
     def state_rows(self) -> list[int]:
         """Rows stored now, for each stream."""
-        states = [self.run.state(number) for number in range(len(self.stores))]
-        return [
-            sum(state.windows[i].rows for state in states) for i in range(len(self.spec.streams))
-        ]
+        stored = []
+        for run in self.runs:
+            for number in range(len(run.stores)):
+                counters = run.operator.counters()
+                run.operator.report(run.state(number), counters)
+                stored.append([stream.state_rows for stream in counters.streams])
+        return [sum(rows) for rows in zip(*stored, strict=True)]
 
     def encoded(self, position: int, table: pa.Table | None) -> pa.RecordBatch | None:
         """Rows of a stream, by its position, as they are stored."""
         if table is None or table.num_rows == 0:
             return None
         rows = concat(table.combine_chunks().to_batches())
-        return encoded(rows, self.join.layout.inputs[position].rows)
+        return encoded(rows, self._layouts[position])
 
     def _table(self, results: Sequence[pa.RecordBatch]) -> pa.Table:
         return pa.Table.from_batches(results, self.join.output)
+
+
+def _hops(
+    plan: JoinPlan, schemas: Sequence[pa.Schema], output: pa.Schema
+) -> tuple[list[tuple[Operator, Sequence[LocalInput]]], list[RowLayout]]:
+    """The operators of a plan, each with its inputs; and how rows of the streams are stored."""
+    delays = [(stream.delay or 0) if stream.time else None for stream in plan.spec.streams]
+    if isinstance(plan, RingPlan):
+        laid = lay_out_ring(plan.spec, plan.policy, plan.predicates, schemas=schemas, output=output)
+        hops: list[tuple[Operator, Sequence[LocalInput]]] = [
+            (
+                RingHop(laid, hop),
+                [
+                    LocalInput(route, delays[number] if hop.number == 0 else None)
+                    for number, route in enumerate(hop.routes)
+                ],
+            )
+            for hop in hops_of(laid)
+        ]
+        return hops, [stream.rows for stream in laid.streams]
+    assert isinstance(plan, EquiPlan), f"no local run for {type(plan).__name__}"
+    layout = lay_out(plan.spec, plan.policy, plan.predicate, schemas=schemas, output=output)
+    inputs = [LocalInput(ByKey(), delay) for delay in delays]
+    return [(EquiJoin(layout), inputs)], [stream.rows for stream in layout.inputs]
 
 
 def _stream_spec(name: str, stream: LocalStream) -> StreamSpec:

@@ -73,7 +73,7 @@ class LocalWay:
         with tempfile.TemporaryDirectory() as folder:
             local = LocalJoin(join.streams, shards=shards, folder=folder, **join.options)
             for number, batch in enumerate(batches):
-                local = _disturbed(local, join, batch, (before or {}).get(number))
+                local = disturbed(local, join, batch, (before or {}).get(number))
                 results.append(local.batch(**batch))
                 counters.append(local.counters)
                 late.append(
@@ -87,19 +87,27 @@ class LocalWay:
 
 def restarted(local: LocalJoin, join: Join, folder: str | None = None) -> LocalJoin:
     """A new operator that goes on with the state of another."""
-    shards = len(local.stores)
-    return LocalJoin(join.streams, shards=shards, restart=local, folder=folder, **join.options)
+    return LocalJoin(
+        join.streams,
+        shards=len(local.run.stores),
+        restart=local,
+        folder=folder,
+        chunk_rows=local.run.chunk_rows,
+        **join.options,
+    )
 
 
-def _disturbed(
+def disturbed(
     local: LocalJoin, join: Join, batch: Batch, disturbance: Disturbance | None
 ) -> LocalJoin:
+    """The join after a disturbance before a batch."""
     files = list(Path(local.folder).glob("*.arrow"))
     if disturbance is Disturbance.RESTART:
         return restarted(local, join)
     if disturbance is Disturbance.CRASH:
         lost = restarted(local, join)
-        lost.run.stores = [_copy(store) for store in local.stores]
+        for run, kept in zip(lost.runs, local.runs, strict=True):
+            run.stores = [_copy(store) for store in kept.stores]
         lost.batch(**batch)
     elif disturbance is Disturbance.CACHE_LOST:
         shutil.rmtree(local.folder, ignore_errors=True)

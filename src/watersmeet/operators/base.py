@@ -104,6 +104,10 @@ class Operator(Protocol):
         """The names of its inputs, in order."""
 
     @property
+    def counted(self) -> Sequence[str]:
+        """The names of the streams that it counts, in order."""
+
+    @property
     def output(self) -> pa.Schema:
         """The columns of its results."""
 

@@ -26,15 +26,17 @@ from watersmeet.errors import (
     UnboundedStateError,
     WindowError,
 )
-from watersmeet.plan.arguments import by_stream, check_flag, one_of
+from watersmeet.plan.arguments import by_stream, check_flag, one_of, refuse_tuning
 from watersmeet.plan.backend import Backend
 from watersmeet.plan.budget import checked_budget
 from watersmeet.plan.join import (
     JoinPlan,
-    check_where,
+    all_of,
+    conditions_of,
     join_name,
     join_type,
-    predicate_of,
+    predicates_of,
+    texts_of,
     window_lengths,
 )
 from watersmeet.plan.keys import Keys, compared_types, resolved_keys
@@ -47,11 +49,11 @@ from watersmeet.plan.promises import (
     closed_by_promises,
 )
 from watersmeet.plan.streams import check_streams, with_time
+from watersmeet.rows.predicate import AllOf
 from watersmeet.spec.budget import Budget
 from watersmeet.spec.equi import VIOLATIONS, EquiSpec
 from watersmeet.spec.join import GOALS, MULTIWAY_JOIN_TYPES
 from watersmeet.spec.policy import EquiPolicy
-from watersmeet.spec.predicate import PredicateFunction
 from watersmeet.spec.stream import StreamSpec
 from watersmeet.spec.tuning import DRIVERS, INDEXES, INVALIDATIONS, Tuning
 
@@ -70,7 +72,7 @@ def equi_spec(
     on: Keys | Mapping[str, Keys] | None = None,
     within: object = None,
     how: str = "inner",
-    where: str | PredicateFunction | None = None,
+    where: object = None,
     name: str | None = None,
     goal: str = "throughput",
     budget: Budget | None = None,
@@ -101,7 +103,6 @@ def equi_spec(
         _check_may_be_unbounded(how, unbounded)
     elif streams[0].streaming and within is None:
         check_provable(streams, how)
-    check_where(where)
     spec = EquiSpec(
         name=join_name(name, how, streams),
         streams=streams,
@@ -109,7 +110,7 @@ def equi_spec(
         key_types=key_types,
         windows=windows,
         how=how,
-        where=where.text if isinstance(where, PredicateFunction) else where,
+        where=all_of(texts_of(conditions_of(where))),
         unbounded=free,
         output=(),
         budget=checked_budget(streams, budget, how=how, windowed=within is not None),
@@ -124,7 +125,8 @@ def equi_spec(
 def plan_join(streams: Sequence[StreamSpec], backend: Backend, **options: Any) -> EquiPlan:
     """Plan a join for a backend; ``options`` are those of :func:`equi_spec`."""
     spec = equi_spec(streams, **options)
-    predicate = predicate_of(options.get("where"), spec.streams, backend)
+    predicates = predicates_of(options.get("where"), spec.streams, backend)
+    predicate = AllOf(predicates) if len(predicates) > 1 else next(iter(predicates), None)
     policy = equi_policy(spec, shards=backend.shards, cores=backend.cores, weights=backend.weights)
     return EquiPlan(spec=spec, policy=policy, predicate=predicate)
 
@@ -148,6 +150,7 @@ def _tuning(streams: Sequence[StreamSpec], tuning: object) -> Tuning:
     for value in given:
         one_of(value, INDEXES, argument="tuning: index")
     one_of(tuning.invalidation, INVALIDATIONS, argument="tuning: invalidation")
+    refuse_tuning(tuning, "slices", "draining", "order", because="joins without a key")
     _check_driver(streams, tuning.driver)
     check_purge_after(streams, tuning.purge_after)
     return tuning
@@ -162,7 +165,7 @@ def _check_multiway(streams: Sequence[StreamSpec], how: str, where: object) -> N
             f"{', '.join(MULTIWAY_JOIN_TYPES)}. Join two of them first, or give how='left'."
         )
     if how == "left" and where is not None:
-        shown = where.text if isinstance(where, PredicateFunction) else where
+        shown = all_of(texts_of(conditions_of(where)))
         raise PredicateError(
             f"where={shown!r} with how='left' of {count} streams: it would not be clear which "
             "match it is a condition of. Filter the streams before the join, or the result after "

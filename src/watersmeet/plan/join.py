@@ -35,6 +35,10 @@ _SPARK_JOIN_TYPES = {
     "leftanti": "anti",
 }
 
+#: One of the conditions that ``where`` may give.
+Condition = str | PredicateFunction
+_EXAMPLE = "like 'views.price < clicks.bid'"
+
 
 @dataclass(frozen=True)
 class JoinPlan:
@@ -68,26 +72,58 @@ def join_name(name: object, how: str, streams: Sequence[StreamSpec]) -> str:
     return name.strip()
 
 
-def check_where(where: object) -> None:
-    example = "like 'views.price < clicks.bid'"
-    if where is None or isinstance(where, PredicateFunction):
+def conditions_of(where: object) -> tuple[Condition, ...]:
+    """The conditions that ``where`` gives: one, several, or none."""
+    if where is None:
+        return ()
+    several = isinstance(where, Sequence) and not isinstance(where, str)
+    given = tuple(where) if isinstance(where, Sequence) and several else (where,)
+    for condition in given:
+        _check_condition(condition, where)
+    if several and not given:
+        raise PredicateError(f"where={where!r} is empty. Give a condition {_EXAMPLE}, or None.")
+    return given
+
+
+def texts_of(conditions: Sequence[Condition]) -> tuple[str, ...]:
+    """Conditions, for people to read."""
+    return tuple(c.text if isinstance(c, PredicateFunction) else c for c in conditions)
+
+
+def all_of(texts: Sequence[str]) -> str | None:
+    """Several conditions as one text.
+
+    >>> all_of(["a.x < b.x", "a.y = 1 OR b.y = 1"])
+    '(a.x < b.x) AND (a.y = 1 OR b.y = 1)'
+    """
+    if len(texts) < 2:
+        return next(iter(texts), None)
+    return " AND ".join(f"({text})" for text in texts)
+
+
+def _check_condition(condition: object, where: object) -> None:
+    if isinstance(condition, PredicateFunction):
         return
-    if not isinstance(where, str):
+    if not isinstance(condition, str):
         raise PredicateError(
-            f"where={where!r} ({type(where).__name__}) is not a condition. Give SQL text "
-            f"{example}, or a Python function: wm.predicate(function, 'views', 'clicks')."
+            f"where={where!r}: {condition!r} ({type(condition).__name__}) is not a condition. Give "
+            f"SQL text {_EXAMPLE}, a Python function, wm.predicate(function, 'views', 'clicks'), "
+            "or a list of these."
         )
-    if not where.strip():
-        raise PredicateError(f"where={where!r} is empty. Give SQL text {example}, or None.")
+    if not condition.strip():
+        raise PredicateError(f"where={where!r} is empty. Give SQL text {_EXAMPLE}, or None.")
 
 
-def predicate_of(
-    where: str | PredicateFunction | None, streams: Sequence[StreamSpec], backend: Backend
-) -> Predicate | None:
-    """The further condition, as operators evaluate it."""
-    if isinstance(where, PredicateFunction):
-        return bound(where, streams)
-    return None if where is None else backend.translate(where)
+def predicates_of(
+    where: object, streams: Sequence[StreamSpec], backend: Backend
+) -> tuple[Predicate, ...]:
+    """The conditions, as operators evaluate them."""
+    return tuple(
+        bound(condition, streams)
+        if isinstance(condition, PredicateFunction)
+        else backend.translate(condition)
+        for condition in conditions_of(where)
+    )
 
 
 def window_lengths(streams: Sequence[StreamSpec], within: object) -> tuple[int | None, ...]:

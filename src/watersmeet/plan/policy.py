@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from watersmeet.cost.engine import Weights, expected, keeping_indexed, keeping_plain
 from watersmeet.cost.multiway import most_selective_first
+from watersmeet.errors import StrategyError
+from watersmeet.rows.predicate import Predicate
 from watersmeet.spec.budget import Budget
 from watersmeet.spec.equi import EquiSpec
-from watersmeet.spec.policy import EquiPolicy, IndexPolicy, Schedule, ShardBudget
+from watersmeet.spec.policy import EquiPolicy, IndexPolicy, RingPolicy, Schedule, ShardBudget
+from watersmeet.spec.ring import RingSpec
 
 #: For throughput, rows are purged after this number of punctuations (metadata paper, section 6.2).
 PURGE_AFTER = 100
@@ -112,3 +115,32 @@ def _in_stages(spec: EquiSpec) -> bool:
     if spec.budget is None or spec.budget.memory is None or len(spec.streams) != 2:
         return False
     return spec.goal == "early" and spec.budget.overflow == "spill"
+
+
+def ring_policy(spec: RingSpec, predicates: Sequence[Predicate], *, shards: int) -> RingPolicy:
+    """How a join without a key runs on that many shards."""
+    slices = _at_most(shards, spec.tuning.slices, "slices") or shards
+    draining = _at_most(shards, spec.tuning.draining, "draining") or slices
+    order = _hop_order(spec)
+    hops = 1 if len(order) == 2 and spec.marked is None else len(order)
+    budget = None if spec.budget is None else _shard_budget(spec.budget, shards * hops, cores=1)
+    return RingPolicy(shards, slices, max(slices, draining), order, budget)
+
+
+def _at_most(shards: int, given: int | None, name: str) -> int | None:
+    if given is not None and given > shards:
+        raise StrategyError(
+            f"tuning: {name}={given} is more than spark.sql.shuffle.partitions, {shards}. Give at "
+            "most that many, or set more partitions before the query's first start."
+        )
+    return given
+
+
+def _hop_order(spec: RingSpec) -> tuple[int, ...]:
+    """The order of the hops. Where rows are marked, they are in the last one."""
+    names = [stream.name for stream in spec.streams]
+    if spec.marked is not None:
+        return 1 - spec.marked, spec.marked
+    if spec.tuning.order is not None:
+        return tuple(names.index(name) for name in spec.tuning.order)
+    return tuple(range(len(names)))

@@ -60,6 +60,41 @@ class SqlPredicate:
 
 
 @dataclass(frozen=True)
+class AllOf:
+    """Holds where several predicates do; a predicate sees only what those before it let through.
+
+    >>> a, b = pl.col("0"), pl.col("1")
+    >>> less = SqlPredicate("a.x < b.y", ((0, "x"), (1, "y")), a < b)
+    >>> even = SqlPredicate("b.y % 2 = 0", ((1, "y"),), a % 2 == 0)
+    >>> both = AllOf((less, even))
+    >>> both.columns
+    ((0, 'x'), (1, 'y'))
+    >>> both.mask([pa.array([1, 1, 9]), pa.array([2, 3, 4])]).tolist()
+    [True, False, False]
+    """
+
+    predicates: tuple[Predicate, ...]
+
+    @property
+    def text(self) -> str:
+        return " AND ".join(f"({predicate.text})" for predicate in self.predicates)
+
+    @property
+    def columns(self) -> tuple[tuple[int, str], ...]:
+        return tuple(dict.fromkeys(c for predicate in self.predicates for c in predicate.columns))
+
+    def mask(self, columns: Sequence[pa.Array]) -> Bools:
+        named = dict(zip(self.columns, columns, strict=True))
+        left = np.arange(len(columns[0]))
+        for predicate in self.predicates:
+            taken = [named[column].take(pa.array(left)) for column in predicate.columns]
+            left = left[predicate.mask(taken)]
+        mask = np.zeros(len(columns[0]), dtype=np.bool_)
+        mask[left] = True
+        return mask
+
+
+@dataclass(frozen=True)
 class FunctionPredicate:
     """A vectorised Python function of Arrow tables of equal length, one for each of its
     streams, to booleans. ``sides`` are the positions of those streams.

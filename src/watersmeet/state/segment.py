@@ -14,9 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import pyarrow as pa
 
-from watersmeet.rows.columns import codes_of, concat, times_of
+from watersmeet.rows.columns import Ints, codes_of, concat, times_of
 from watersmeet.state.index import Index
 
 _INDEX_COLUMNS = ("#codes", "#times", "#order")
@@ -71,6 +72,16 @@ class Segment:
         """This segment, with an index that was made before."""
         self.__dict__["index"] = index
         return self
+
+    @cached_property
+    def by_time(self) -> tuple[Ints, Ints | None]:
+        """The times of the rows, sorted, and the positions of the rows in that order; None if
+        they are in it."""
+        times = times_of(self.rows)
+        if bool((times[1:] >= times[:-1]).all()):
+            return times, None
+        order = np.argsort(times, kind="stable")
+        return times[order], order
 
     def __len__(self) -> int:
         return len(self.rows)

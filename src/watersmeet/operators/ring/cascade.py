@@ -1,0 +1,130 @@
+"""Several predicates, one after the other: those first that reject most for their cost.
+
+**Rule.** A predicate that costs c for a pair and holds for the share s of them has the rank
+(s - 1) / c. Applied in ascending order of their ranks, predicates cost least in all; the result is
+the same in any order. Costs and shares are measured as pairs are compared, and older measurements
+fade. A predicate that has not been measured yet is tried on a few pairs first.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.operators.ring.counters import RingCounters
+from watersmeet.operators.ring.layout import RingLayout
+from watersmeet.rows.output import Positions, Side
+from watersmeet.rows.predicate import Predicate
+
+#: Where a predicate is not measured yet, this many pairs are compared first.
+_FEW = 256
+#: What a step measures weighs less by this factor in each step after it.
+_FADE = 0.9
+
+
+@dataclass
+class Measured:
+    """How many pairs a predicate has compared, for how many it held, and the seconds that it
+    took; what is older counts less."""
+
+    pairs: float = 0.0
+    passed: float = 0.0
+    seconds: float = 0.0
+
+    @property
+    def selectivity(self) -> float | None:
+        """The share of pairs for which it held; None before there were any."""
+        return self.passed / self.pairs if self.pairs else None
+
+    @property
+    def rank(self) -> float:
+        """The lower, the sooner it is to be applied.
+
+        >>> cheap, selective = Measured(100, 50, 0.001), Measured(100, 1, 0.01)
+        >>> cheap.rank < selective.rank
+        True
+        """
+        if not self.pairs:
+            return -np.inf
+        return (self.passed - self.pairs) / max(self.seconds, 1e-9)
+
+    def fade(self) -> None:
+        self.pairs *= _FADE
+        self.passed *= _FADE
+        self.seconds *= _FADE
+
+
+class Cascade:
+    """Applies the predicates of a join; lives for a step."""
+
+    def __init__(
+        self, layout: RingLayout, measured: Sequence[Measured], counters: RingCounters
+    ) -> None:
+        self._layout = layout
+        self._measured = measured
+        self._counters = counters
+        self._seconds = 0.0
+        for known in measured:
+            known.fade()
+
+    def satisfying(self, due: Sequence[int], sides: Mapping[int, Side]) -> Positions:
+        """Which of the combinations satisfy the predicates of these numbers, by position."""
+        count = len(next(iter(sides.values()))[1])
+        left = np.arange(count)
+        unknown = len(due) > 1 and any(not self._measured[number].pairs for number in due)
+        if unknown and count > _FEW:
+            parts = left[:_FEW], left[_FEW:]
+            return np.concatenate([self._filtered(due, sides, part) for part in parts])
+        return self._filtered(due, sides, left)
+
+    def finish(self) -> None:
+        """Count the time that predicates took."""
+        self._counters.predicate_ms += round(self._seconds * 1000)
+
+    def _filtered(
+        self, due: Sequence[int], sides: Mapping[int, Side], left: Positions
+    ) -> Positions:
+        for number in sorted(due, key=lambda number: self._measured[number].rank):
+            if not len(left):
+                break
+            began = time.perf_counter()
+            holds = self._layout.predicates[number].mask(
+                [
+                    self._column(sides[stream], stream, name, left)
+                    for stream, name in self._layout.predicates[number].columns
+                ]
+            )
+            took = time.perf_counter() - began
+            measured = self._measured[number]
+            measured.pairs += len(left)
+            measured.seconds += took
+            self._seconds += took
+            left = left[holds]
+            measured.passed += len(left)
+        return left
+
+    def _column(self, side: Side, stream: int, name: str, left: Positions) -> pa.Array:
+        rows, positions = side
+        stored = self._layout.streams[stream].rows.stored[name]
+        return rows.column(stored).take(pa.array(positions[left]))
+
+
+def streams_of(predicate: Predicate) -> frozenset[int]:
+    """The streams whose rows a predicate compares."""
+    return frozenset(stream for stream, _ in predicate.columns)
+
+
+def due(predicates: Sequence[Predicate], met: Collection[int], stream: int) -> list[int]:
+    """The predicates to apply when rows of some streams meet a row of one more: those that
+    compare only these, and were not applied before."""
+    before, together = frozenset(met), frozenset((*met, stream))
+    applied = [len(before) > 1 and streams_of(predicate) <= before for predicate in predicates]
+    return [
+        number
+        for number, predicate in enumerate(predicates)
+        if streams_of(predicate) <= together and not applied[number]
+    ]

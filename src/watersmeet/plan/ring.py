@@ -1,0 +1,203 @@
+"""From the arguments of a call to a planned ring join: spec, policy and predicates.
+
+Every argument is checked here and nowhere else. What bounds the state is what bounds that of any
+join: a row of stream i is useless as soon as ``watermark >= time + windows[i]``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from watersmeet.errors import (
+    BudgetError,
+    JoinTypeError,
+    PlanError,
+    PunctuationError,
+    StrategyError,
+    UnboundedStateError,
+    WindowError,
+)
+from watersmeet.plan.arguments import check_flag, one_of, refuse_tuning
+from watersmeet.plan.backend import Backend
+from watersmeet.plan.budget import checked_budget
+from watersmeet.plan.join import (
+    JoinPlan,
+    all_of,
+    conditions_of,
+    join_name,
+    join_type,
+    predicates_of,
+    texts_of,
+    window_lengths,
+)
+from watersmeet.plan.naming import result_columns
+from watersmeet.plan.policy import ring_policy
+from watersmeet.plan.streams import check_streams, with_time
+from watersmeet.rows.predicate import Predicate
+from watersmeet.spec.budget import Budget
+from watersmeet.spec.join import GOALS
+from watersmeet.spec.policy import RingPolicy
+from watersmeet.spec.ring import MOST_RING_STREAMS, RING_JOIN_TYPES, RingSpec
+from watersmeet.spec.stream import StreamSpec
+from watersmeet.spec.tuning import Tuning
+
+
+@dataclass(frozen=True)
+class RingPlan(JoinPlan):
+    """A planned ring join. Its conditions are ``predicates``, each of which compares rows of some
+    of the streams."""
+
+    spec: RingSpec
+    policy: RingPolicy
+    predicates: tuple[Predicate, ...] = ()
+
+
+def ring_spec(
+    streams: Sequence[StreamSpec],
+    *,
+    on: None = None,
+    within: object = None,
+    how: str = "inner",
+    where: object = None,
+    name: str | None = None,
+    goal: str = "throughput",
+    budget: Budget | None = None,
+    unbounded: bool = False,
+    violations: str = "fail",
+    emit_punctuations: bool = False,
+    tuning: Tuning | None = None,
+) -> RingSpec:
+    """The spec of a join without a key; or what is wrong with the call."""
+    check_streams(streams)
+    streams = tuple(with_time(stream) for stream in streams)
+    how = _checked_type(join_type(how), streams)
+    _check_promises(streams, violations, emit_punctuations)
+    windows = window_lengths(streams, within)
+    check_flag(unbounded, argument="unbounded")
+    free = streams[0].streaming and any(window is None for window in windows)
+    if free:
+        _check_may_be_unbounded(how, unbounded)
+    texts = texts_of(conditions_of(where))
+    spec = RingSpec(
+        name=join_name(name, how, streams),
+        streams=streams,
+        windows=windows,
+        how=how,
+        where=all_of(texts),
+        unbounded=free,
+        output=(),
+        budget=_checked_budget(streams, budget, how),
+        goal=one_of(goal, GOALS, argument="goal"),
+        conditions=texts,
+        tuning=_checked_tuning(streams, tuning),
+    )
+    return replace(spec, output=result_columns(spec))
+
+
+def plan_join(streams: Sequence[StreamSpec], backend: Backend, **options: Any) -> RingPlan:
+    """Plan a join for a backend; ``options`` are those of :func:`ring_spec`."""
+    spec = ring_spec(streams, **options)
+    predicates = predicates_of(options.get("where"), spec.streams, backend)
+    policy = ring_policy(spec, predicates, shards=backend.shards)
+    return RingPlan(spec=spec, policy=policy, predicate=None, predicates=predicates)
+
+
+def _checked_type(how: str, streams: Sequence[StreamSpec]) -> str:
+    count = len(streams)
+    if count > MOST_RING_STREAMS:
+        raise PlanError(
+            f"streams: a join without a key takes at most {MOST_RING_STREAMS}; {count} given. Give "
+            "on=..., if some columns must be equal, or join fewer at a time."
+        )
+    if count > 2 and how != "inner":
+        raise JoinTypeError(
+            f"how={how!r} is for two streams; a join of {count} without a key is inner. Join two "
+            "of them first."
+        )
+    if how not in RING_JOIN_TYPES:
+        raise JoinTypeError(
+            f"how={how!r} needs a key: give on=..., or one of {', '.join(RING_JOIN_TYPES)}. (The "
+            "union of a left join and of an anti join with the streams swapped has the same rows.)"
+        )
+    return how
+
+
+def _check_promises(
+    streams: Sequence[StreamSpec], violations: object, emit_punctuations: object
+) -> None:
+    for stream in streams:
+        if stream.closes:
+            raise PunctuationError(
+                f"stream {stream.name!r}: unique, arrival and punctuation are about the key, and "
+                "this join has none. Give on=..., or leave them out."
+            )
+    if emit_punctuations is not False or violations != "fail":
+        raise PunctuationError(
+            "violations and emit_punctuations are about the key, and this join has none. Give "
+            "on=..., or leave them out."
+        )
+
+
+def _check_may_be_unbounded(how: str, unbounded: bool) -> None:
+    if how not in ("inner", "semi"):
+        raise WindowError(
+            f"within: missing, and how={how!r} on streams cannot do without it, not even with "
+            "unbounded=True: a match could always still come, so the watermark can never prove "
+            'that a row stays unmatched. Give within="1 hour", or as long as a match may take.'
+        )
+    if not unbounded:
+        raise UnboundedStateError(
+            "within: missing, so nothing would ever leave the state: every row would be compared "
+            'with all others for ever. Give within="1 hour", or as long as a match may take; '
+            "if the streams really are small, unbounded=True."
+        )
+
+
+def _checked_budget(
+    streams: Sequence[StreamSpec], budget: Budget | None, how: str
+) -> Budget | None:
+    checked = checked_budget(streams, budget, how=how, windowed=True)
+    if checked is None:
+        return None
+    if checked.rate is not None or (checked.overflow == "shed" and checked.memory is not None):
+        raise BudgetError(
+            "budget: a join without a key sheds only what exceeds fanout. For memory, give "
+            "overflow='spill' or 'fail'; for a rate, slow the source: maxFilesPerTrigger, "
+            "maxOffsetsPerTrigger."
+        )
+    return checked
+
+
+def _checked_tuning(streams: Sequence[StreamSpec], tuning: object) -> Tuning:
+    if tuning is None:
+        return Tuning()
+    if not isinstance(tuning, Tuning):
+        raise StrategyError(f"tuning={tuning!r} is not a wm.Tuning: give wm.Tuning(slices=4, ...).")
+    with_key = "index", "invalidation", "driver", "purge_after"
+    refuse_tuning(tuning, *with_key, because="joins with a key")
+    for name in ("slices", "draining"):
+        value = getattr(tuning, name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+            raise StrategyError(f"tuning: {name}={value!r} is not a whole number.")
+        if value is not None and value < 1:
+            raise StrategyError(f"tuning: {name}={value!r} must be at least 1.")
+    _check_order(streams, tuning.order)
+    return tuning
+
+
+def _check_order(streams: Sequence[StreamSpec], order: object) -> None:
+    if order is None:
+        return
+    names = [stream.name for stream in streams]
+    given = list(order) if isinstance(order, Sequence) and not isinstance(order, str) else None
+    if given is None or sorted(map(str, given)) != sorted(names):
+        raise StrategyError(
+            f"tuning: order={order!r} must name every stream once: {', '.join(names)}, in the "
+            "order in which their rows are to be met."
+        )
+    if len(names) == 2:
+        raise StrategyError(
+            f"tuning: order={order!r} is for three and more streams; of two, each meets the other."
+        )
