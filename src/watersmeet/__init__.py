@@ -6,7 +6,7 @@ from watersmeet import errors
 from watersmeet.api import Plan, Stream, join, plan, predicate, stream
 from watersmeet.operators.base import Largest, StreamCounters
 from watersmeet.operators.equi.counters import EquiStreamCounters
-from watersmeet.spark.metrics import EquiMetrics, StepMetrics, metrics
+from watersmeet.spark.metrics import EquiMetrics, RingMetrics, StepMetrics, metrics
 from watersmeet.spark.session import configure, local_session
 from watersmeet.spec.budget import Budget
 from watersmeet.spec.predicate import PredicateFunction
@@ -23,6 +23,7 @@ __all__ = [
     "Plan",
     "PredicateFunction",
     "Punctuation",
+    "RingMetrics",
     "StepMetrics",
     "Stream",
     "StreamCounters",

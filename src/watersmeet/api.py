@@ -9,12 +9,15 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from watersmeet.errors import PlanError, PredicateError, did_you_mean
-from watersmeet.plan import equi
+from watersmeet.plan.equi import EquiPlan
 from watersmeet.plan.explain import explain
-from watersmeet.spark import session
+from watersmeet.plan.family import plan_join
+from watersmeet.plan.join import JoinPlan
+from watersmeet.plan.ring import RingPlan
+from watersmeet.spark import equi, ring, session
 from watersmeet.spark.backend import SparkBackend
-from watersmeet.spark.equi import build, result_schema
 from watersmeet.spark.inputs import check_punctuation, describe
+from watersmeet.spark.result import result_schema
 from watersmeet.spec.budget import Budget
 from watersmeet.spec.equi import Violations
 from watersmeet.spec.join import Goal, How
@@ -44,7 +47,7 @@ class Stream:
 class Plan:
     """A validated join that has not run yet; made by :func:`plan`."""
 
-    plan: equi.EquiPlan
+    plan: JoinPlan
     streams: tuple[Stream, ...]
 
     @property
@@ -58,8 +61,11 @@ class Plan:
 
     def dataframe(self) -> DataFrame:
         """The result, as a DataFrame to write, query or aggregate."""
-        plan = self.plan
-        return build(plan.spec, plan.policy, plan.predicate, [stream.df for stream in self.streams])
+        plan, frames = self.plan, [stream.df for stream in self.streams]
+        if isinstance(plan, RingPlan):
+            return ring.build(plan.spec, plan.policy, plan.predicates, frames)
+        assert isinstance(plan, EquiPlan), f"no query for {type(plan).__name__}"
+        return equi.build(plan.spec, plan.policy, plan.predicate, frames)
 
 
 def stream(
@@ -173,7 +179,7 @@ def plan(
     on: Keys | Mapping[str, Keys] | None = None,
     within: Duration | Mapping[str, Duration] | None = None,
     how: How = "inner",
-    where: str | PredicateFunction | None = None,
+    where: str | PredicateFunction | Sequence[str | PredicateFunction] | None = None,
     name: str | None = None,
     goal: Goal = "throughput",
     budget: Budget | None = None,
@@ -189,7 +195,7 @@ def plan(
                 f"streams[{position}] is a {type(given).__name__}, not a stream: name it with "
                 "wm.stream(df, 'name', time='...', delay='...') first"
             )
-    planned = equi.plan_join(
+    planned = plan_join(
         [stream.spec for stream in streams],
         SparkBackend([(stream.spec.name, stream.df) for stream in streams]),
         on=on,
@@ -224,24 +230,26 @@ def _takes_arguments_of(
 
 @_takes_arguments_of(plan)
 def join(*args: Any, **kwargs: Any) -> DataFrame:
-    """Join streams by key within windows of time.
+    """Join streams within windows of time: by key, by any condition, or both.
 
     Parameters
     ----------
     streams
-        Two to ten streams, made by :func:`stream`.
+        Two to ten streams, made by :func:`stream`; without a key at most nine.
     on
         The key: a column, a list of columns, or a dict from stream name to
-        its column(s) where the names differ.
+        its column(s) where the names differ. Without it, ``where`` alone says what matches.
     within
         How far apart in time matching rows may be: a duration, or a dict from
         stream name to how long its rows wait for a later one.
     how
         ``inner``, ``left``, ``right``, ``full``, ``semi`` or ``anti``, or Spark's other names of
-        these; of more than two streams, ``inner`` or ``left``.
+        these; of more than two streams, ``inner`` or ``left``. Without a key there is no
+        ``full``, and of more than two streams ``inner`` only.
     where
-        A further condition of the match: SQL over columns qualified by stream name,
-        ``"views.price < clicks.bid"``, or a Python function, made by :func:`predicate`.
+        A condition of the match: SQL over columns qualified by stream name,
+        ``"views.price < clicks.bid"``, or a Python function, made by :func:`predicate`; or a list
+        of these, which must all hold.
     name
         What metrics and the Spark UI call the join.
     goal

@@ -6,20 +6,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
-from watersmeet import durations
 from watersmeet.operators.equi.layout import lay_out
 from watersmeet.operators.equi.step import EquiJoin
 from watersmeet.rows.predicate import Predicate
 from watersmeet.rows.route import ByKey
 from watersmeet.spark.arrow import arrow_schema
-from watersmeet.spark.encode import encoded, spark_type
-from watersmeet.spark.inputs import WATERMARK, quoted
+from watersmeet.spark.encode import encoded
 from watersmeet.spark.query import Hop, Source, run
+from watersmeet.spark.result import delay_to_set, result_schema, with_event_time
 from watersmeet.spec.equi import EquiSpec
-from watersmeet.spec.output import EVENT_TIME
 from watersmeet.spec.policy import EquiPolicy
 
 
@@ -41,7 +37,7 @@ def build(
         Source(
             encoded(df, given.rows),
             ByKey(),
-            stream.delay if stream.time and spec.streaming and not stream.watermarked else None,
+            delay_to_set(stream),
         )
         for df, stream, given in zip(frames, spec.streams, layout.inputs, strict=True)
     ]
@@ -54,27 +50,4 @@ def build(
         streaming=spec.streaming,
         timers=spec.timers,
     )
-    return _with_event_time(spec, results) if spec.carries_event_time else results
-
-
-def result_schema(spec: EquiSpec, frames: Sequence[DataFrame]) -> T.StructType:
-    """The result's columns, in Spark's types."""
-    fields = []
-    for column in spec.output:
-        if column.stream is None or column.column is None or column.key is not None:
-            kind: T.DataType = T.DataType.fromDDL(spark_type(column.type))
-        else:
-            kind = frames[column.stream].schema[column.column].dataType
-        fields.append(T.StructField(column.name, kind))
-    return T.StructType(fields)
-
-
-def _with_event_time(spec: EquiSpec, results: DataFrame) -> DataFrame:
-    """Tell Spark that ``event_time`` is the event time, so that what comes after the
-    join in the same query can use the watermark."""
-    if not spec.streaming:
-        return results
-    metadata = {WATERMARK: durations.milliseconds(spec.delay)}
-    marked = F.col(EVENT_TIME).alias(EVENT_TIME, metadata=metadata)
-    others = [F.col(quoted(column.name)) for column in spec.output if column.name != EVENT_TIME]
-    return results.select(*others, marked)
+    return with_event_time(spec, results)

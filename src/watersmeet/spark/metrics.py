@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from watersmeet.operators.base import Largest, StreamCounters
 from watersmeet.operators.equi.counters import EquiCounters, EquiStreamCounters
+from watersmeet.operators.ring.counters import RingCounters
 from watersmeet.spark.counters import COUNTERS, FAMILY, LARGEST, NAME, NOTES, STEP
 
 if TYPE_CHECKING:
@@ -107,15 +108,33 @@ class EquiMetrics(StepMetrics):
         return self.results / self.full_results if self.full_results else 1.0
 
 
+@dataclass(frozen=True)
+class RingMetrics(StepMetrics):
+    """One micro-batch of one hop of a ring join: a join without a key.
+
+    ``pairs`` were compared by a predicate, in so many ``blocks``, which took ``predicate_ms``, over
+    all shards; ``partial`` results went on to the next hop. The first hop counts the new rows of
+    all streams, each hop what it stores. ``largest`` and ``capped`` are about matches in one slice;
+    what stands for the key is the time of the row.
+    """
+
+    pairs: int
+    blocks: int
+    partial: int
+    predicate_ms: int
+
+
 #: For each family of joins, what its metrics and its streams' are read into.
 _FAMILIES: dict[str, tuple[type[StepMetrics], type[StreamCounters]]] = {
     EquiCounters.family: (EquiMetrics, EquiStreamCounters),
+    RingCounters.family: (RingMetrics, StreamCounters),
 }
 
 
 def metrics(query: StreamingQuery) -> list[StepMetrics]:
     """One record for each recent micro-batch of each join in the query, oldest first:
-    an :class:`EquiMetrics` for an equality join.
+    an :class:`EquiMetrics` for an equality join, a :class:`RingMetrics` for each hop of a join
+    without a key.
 
     Spark keeps the last 100 batches
     (``spark.sql.streaming.numRecentProgressUpdates``).
