@@ -3,6 +3,7 @@ the slices, the batches and the mishaps; and nothing is stored twice."""
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 
@@ -29,3 +30,49 @@ def test_any_run_gives_what_the_oracle_gives(how: str, streams: str) -> None:
         results += outcome.result.num_rows
 
     until_shown(check, lambda: results > 20, "results")
+
+
+@pytest.mark.parametrize("how", ["inner", "left", "semi", "anti"])
+def test_every_batch_gives_exactly_what_it_proves(how: str) -> None:
+    @examples(15)
+    @given(run=ring_runs(how, "ab"))
+    def check(run: RingRun) -> None:
+        with limited(**run.limits):
+            outcome = run_ring(run)
+        for number in range(len(run.batches)):
+            so_far = run.batches[: number + 1]
+            actual = pa.concat_tables(outcome.results[: number + 1])
+            if how == "anti":
+                expected = run.join.proven_unmatched_in(so_far, "a")
+            elif how == "left":
+                matched, alone = (
+                    run.join.matched_after(so_far),
+                    run.join.proven_unmatched_in(so_far, "a"),
+                )
+                assert actual.num_rows == matched.num_rows + alone.num_rows, f"after {number}"
+                continue
+            else:
+                expected = run.join.matched_after(so_far)
+            assert_same_rows(actual, expected, note=f"after batch {number}")
+
+    check()
+
+
+def test_no_row_is_stored_twice() -> None:
+    stored = 0
+
+    @examples(30)
+    @given(run=ring_runs("inner", "abc"))
+    def check(run: RingRun) -> None:
+        nonlocal stored
+        with limited(**run.limits):
+            outcome = run_ring(run)
+        for number, rows in enumerate(outcome.stored):
+            accepted = run.join.arrivals(run.batches[: number + 1]).accepted
+            assert all(
+                count <= accepted[name].num_rows
+                for name, count in zip(run.join.streams, rows, strict=True)
+            )
+            stored += sum(rows)
+
+    until_shown(check, lambda: stored > 100, "stored rows")

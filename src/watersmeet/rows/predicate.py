@@ -33,6 +33,11 @@ class Predicate(Protocol):
         """For which rows of the given arrays, one for each input, does it hold?"""
 
 
+def streams_of(predicate: Predicate) -> frozenset[int]:
+    """The streams whose rows a predicate compares."""
+    return frozenset(stream for stream, _ in predicate.columns)
+
+
 @dataclass(frozen=True)
 class SqlPredicate:
     """A condition that was given in SQL, as a Polars expression.

@@ -8,6 +8,7 @@ see its rows in another order.
 :class:`ByKey`          to one shard, that of its key; the rows of a table that is
                         staged by the same hash find the stream's there
 :class:`Home`           to one shard, that of its code
+:class:`First`          to the first shard
 :class:`Everywhere`     to every shard
 :class:`StoredInOne`    to every shard, to be stored in one of them, its home, and to
                         probe all
@@ -51,6 +52,14 @@ class Everywhere:
     def deal(self, rows: pa.RecordBatch, shards: int) -> Iterator[Dealt]:
         for number in range(self.reach or shards):
             yield number, rows
+
+
+@dataclass(frozen=True)
+class First:
+    """Every row goes to the first shard."""
+
+    def deal(self, rows: pa.RecordBatch, shards: int) -> Iterator[Dealt]:
+        yield 0, rows
 
 
 @dataclass(frozen=True)

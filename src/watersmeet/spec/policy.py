@@ -76,13 +76,17 @@ class RingPolicy:
 
     ``shards`` is the number of parts that are stepped on their own. New rows are stored in the
     first ``slices`` of them, and probe the first ``reach``: an earlier run may have had more
-    slices. ``order`` is that of the hops: hop j stores the rows of stream ``order[j]``.
+    slices. ``order`` is that of the hops: hop j stores the rows of stream ``order[j]``, and should
+    add ``partial[j]`` partial results a second; ``cross_products`` tells who meets a stream that no
+    condition connects: driver, stream, pairs a second.
     """
 
     shards: int
     slices: int
     reach: int
     order: tuple[int, ...]
+    partial: tuple[float, ...] = ()
+    cross_products: tuple[tuple[int, int, float], ...] = ()
     budget: ShardBudget | None = None
 
     @property

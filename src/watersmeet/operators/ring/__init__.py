@@ -7,5 +7,6 @@
 - :mod:`.probe`: what they match: :mod:`.candidates` by time, then predicates, in the order of
   :mod:`.cascade`; :mod:`.fan_out` limits it
 - :mod:`.marks`: which rows have matched, of left, right, semi and anti joins
+- :mod:`.advice`: would another order of the hops be better?
 - :mod:`.counters`: what a step counts
 """

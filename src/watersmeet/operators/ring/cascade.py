@@ -18,7 +18,7 @@ import pyarrow as pa
 from watersmeet.operators.ring.counters import RingCounters
 from watersmeet.operators.ring.layout import RingLayout
 from watersmeet.rows.output import Positions, Side
-from watersmeet.rows.predicate import Predicate
+from watersmeet.rows.predicate import Predicate, streams_of
 
 #: Where a predicate is not measured yet, this many pairs are compared first.
 _FEW = 256
@@ -111,11 +111,6 @@ class Cascade:
         rows, positions = side
         stored = self._layout.streams[stream].rows.stored[name]
         return rows.column(stored).take(pa.array(positions[left]))
-
-
-def streams_of(predicate: Predicate) -> frozenset[int]:
-    """The streams whose rows a predicate compares."""
-    return frozenset(stream for stream, _ in predicate.columns)
 
 
 def due(predicates: Sequence[Predicate], met: Collection[int], stream: int) -> list[int]:

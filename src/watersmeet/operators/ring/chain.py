@@ -30,7 +30,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from watersmeet.operators.ring.layout import RingLayout
-from watersmeet.rows.route import Everywhere, Home, Route, StoredInOne
+from watersmeet.rows.route import Everywhere, First, Home, Route, StoredInOne
 
 #: In the place of the number of an input of the next hop: what goes there is a result.
 RESULTS = -1
@@ -46,7 +46,7 @@ class Inlet:
     ``sees_new`` says whether its new rows are probed too; what they match leaves as ``found``. The
     rows themselves leave as ``onward``. Both are the number of an input of the next hop.
     ``reports_back``: of what is found, the home of the new row is told. ``marks``: that is what
-    comes in here.
+    comes in here. ``measurements``: what the hops before have measured comes in here.
     """
 
     name: str
@@ -59,6 +59,7 @@ class Inlet:
     onward: int | None = None
     reports_back: bool = False
     marks: bool = False
+    measurements: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,11 @@ class HopLayout:
     @property
     def last(self) -> bool:
         return self.number == self.count - 1
+
+    @property
+    def advised(self) -> int | None:
+        """The input of the next hop that takes what this one has measured, if any."""
+        return 0 if self.count > 2 and not self.last else None
 
 
 def hops_of(layout: RingLayout) -> list[HopLayout]:
@@ -159,8 +165,10 @@ def _one_for_each(layout: RingLayout) -> list[HopLayout]:
     ]
     for number in range(1, len(order)):
         inlets = _later_hop(order, number)
-        routes = tuple(home if inlet.probes is None else everywhere for inlet in inlets)
-        hops.append(HopLayout(number, len(order), order[number : number + 1], inlets, routes))
+        routes: list[Route] = [everywhere if inlet.probes is not None else home for inlet in inlets]
+        routes[0] = First()
+        held = order[number : number + 1]
+        hops.append(HopLayout(number, len(order), held, inlets, tuple(routes)))
     return hops
 
 
@@ -196,6 +204,7 @@ def _later_hop(order: Sequence[int], number: int) -> tuple[Inlet, ...]:
         return following.index(name) if following else RESULTS
 
     inlets = [
+        Inlet("measurements", (), measurements=True),
         Inlet("before", met, probes=here, found=onward("before")),
         Inlet("own", (*met, here), onward=onward("before")),
     ]
@@ -213,12 +222,13 @@ def _later_hop(order: Sequence[int], number: int) -> tuple[Inlet, ...]:
 
 
 def _input_names(places: int, number: int) -> list[str]:
-    """The inputs of a hop that is not the first: partial results that drivers before it found, what
-    its own stream found, what each driver behind it found; and the rows that are to be stored, in
-    it or in a later hop."""
+    """The inputs of a hop that is not the first: what was measured; partial results that drivers
+    before it found, what its own stream found, what each driver behind it found; and the rows that
+    are to be stored, in it or in a later hop."""
     behind = range(number + 1, places)
     drivers = [f"driver {place}" for place in behind]
-    return ["before", "own", *drivers, *(f"rows {place}" for place in (number, *behind))]
+    rows = [f"rows {place}" for place in (number, *behind)]
+    return ["measurements", "before", "own", *drivers, *rows]
 
 
 def _name(layout: RingLayout, stream: int) -> str:

@@ -120,9 +120,9 @@ def fingerprint(spec: RingSpec, policy: RingPolicy, layouts: Sequence[RowLayout]
     needed = hashlib.sha256(repr(stored).encode()).hexdigest()[:12]
     windows = [None if window is None else durations.format(window) for window in spec.windows]
     within = f"; within {' and '.join(map(str, windows))}" if any(spec.preserved) else ""
-    order = ", ".join(names[stream] for stream in policy.order)
+    order = [names[stream] for stream in policy.order]
     return (
-        f"{spec.how} join of {', '.join(names)} without a key{within}; order {order}; "
+        f"{spec.how} join of {', '.join(names)} without a key{within}; tuning=wm.Tuning(order={order}); "
         f"spark.sql.shuffle.partitions {policy.shards}; column names and types {digest}; "
         f"stored columns {needed}"
     )

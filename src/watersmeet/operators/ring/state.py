@@ -3,6 +3,8 @@ holds, and what has been measured."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from watersmeet import sizes
 from watersmeet.errors import OverBudgetError, StateError
 from watersmeet.operators.ring.cascade import Measured
@@ -14,13 +16,17 @@ from watersmeet.state.shard import ShardState
 from watersmeet.state.store import Store
 from watersmeet.state.window import Window
 
+#: How much the newest micro-batch weighs in the averages of new rows.
+_WEIGHT = 0.1
+
 
 class RingState(ShardState):
     """One shard of a hop.
 
     ``settled[i]`` is the time up to which the rows of slice i are useless, and its unmatched ones
     emitted; ``watermark`` is that of the last step, in microseconds; ``measured[n]`` is what is
-    known of predicate n."""
+    known of predicate n, ``rows[i]`` are the new rows of stream i in a micro-batch, on average;
+    ``advised`` is the order of hops that was found to be better."""
 
     def __init__(
         self, layout: RingLayout, hop: HopLayout, store: Store, shard: Shard, cache: SegmentCache
@@ -41,6 +47,8 @@ class RingState(ShardState):
         known = [Measured(*numbers) for numbers in kept.get("measured", [])]
         count = len(layout.predicates)
         self.measured = known if len(known) == count else [Measured() for _ in range(count)]
+        self.rows: list[float] = kept.get("rows", [0.0] * len(layout.streams))
+        self.advised: list[int] | None = kept.get("advised")
         for window in self.windows:
             window.indexed = False
 
@@ -53,6 +61,13 @@ class RingState(ShardState):
         """Can a later watermark change anything? All shards must judge by the same watermark which
         rows of a stream with a watermark of its own are late: so each notes every one."""
         return super().waits or (self._judges and self.watermark is not None)
+
+    def learn_rows(self, arrived: Sequence[int]) -> list[float]:
+        """The averages of the new rows of a micro-batch, with those that have come now."""
+        weight = 1.0 if not any(self.rows) else _WEIGHT
+        pairs = zip(self.rows, arrived, strict=True)
+        self.rows = [before + weight * (now - before) for before, now in pairs]
+        return self.rows
 
     def check_reach(self, watermark: int | None) -> None:
         """New rows must be sent here as long as they may match rows that are stored here."""
@@ -95,6 +110,8 @@ class RingState(ShardState):
         self.section.update(
             settled=self.settled,
             watermark=self.watermark,
+            rows=self.rows,
+            advised=self.advised,
             measured=[[m.pairs, m.passed, m.seconds] for m in self.measured],
         )
         self.write(self.settled)

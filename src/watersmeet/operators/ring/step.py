@@ -31,6 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.operators.base import END_OF_TIME
+from watersmeet.operators.ring.advice import Measurements, better_order
 from watersmeet.operators.ring.chain import RESULTS, HopLayout, Inlet
 from watersmeet.operators.ring.counters import RingCounters
 from watersmeet.operators.ring.layout import RingLayout
@@ -122,6 +123,8 @@ class HopStep:
         self._stored: dict[int, list[Entry]] = {stream: [] for stream in hop.holds}
         limit = WAITING_BYTES if layout.piece is None else layout.piece
         self._waiting = [WaitingRows(limit) for _ in hop.inlets]
+        self._arrived = [0] * len(layout.streams)
+        self._measured: Measurements | None = None
 
     def results(
         self, chunks: Iterable[Sequence[pa.RecordBatch | None]], watermark: int | None
@@ -140,6 +143,7 @@ class HopStep:
                     entries = self._older[inlet.probes] + self._stored[inlet.probes]
                     yield from self._probed(inlet, rows, entries)
         self._probe.finish()
+        yield from self._advised()
         if watermark is not None:
             yield from self.advance(watermark)
             self._state.watermark = watermark
@@ -149,6 +153,8 @@ class HopStep:
     def _take(self, number: int, rows: pa.RecordBatch, watermark: int | None) -> Iterator[Any]:
         """Store rows, hand them on and let them probe, as their input says."""
         inlet, home = self._hop.inlets[number], rows
+        if inlet.measurements:
+            self._measured = Measurements.from_batch(rows)
         if inlet.new:
             rows, home = self._admitted(inlet.streams[0], rows, watermark)
         if inlet.stored:
@@ -171,9 +177,11 @@ class HopStep:
         judged = self._state.watermark if given.own_watermark else watermark
         on_time = _on_time(rows, judged)
         home = pa.array(np.ones(len(rows), dtype=np.bool_))
+        slices = self._layout.policy.slices
         if HOME in rows.schema.names:
-            home = rows.column(HOME)
+            home, slices = rows.column(HOME), 1
             rows = rows.drop_columns([HOME])
+        self._arrived[stream] += len(rows) * slices
         count.rows += _true(home)
         count.late += _true(pc.and_(home, pc.invert(on_time)))
         here = rows.filter(pc.and_(home, on_time))
@@ -302,6 +310,32 @@ class HopStep:
         for batch in results:
             self._counters.results += len(batch)
             yield batch
+
+    # -- what is measured -------------------------------------------------------------
+
+    def _advised(self) -> Iterator[Any]:
+        """Hand on what is known of the streams; in the last hop, say if another order were much
+        better."""
+        state, measured = self._state, self._measured
+        if state.shard.number:
+            return
+        if self._hop.number == 0 and self._hop.advised is not None and any(self._arrived):
+            measured = Measurements(rows=state.learn_rows(self._arrived))
+        if measured is None:
+            return
+        measured.add(state, self._hop.holds, self._layout.policy.slices)
+        if self._hop.advised is not None:
+            yield self._hop.advised, measured.to_batch()
+            return
+        better = better_order(measured, self._layout)
+        order = None if better is None else list(better[0])
+        if better is not None and order != state.advised:
+            names = ", ".join(repr(self._layout.streams[stream].name) for stream in better[0])
+            self._counters.notes.append(
+                f"as measured, the order {names} would make {better[1]:,.0f} times fewer partial "
+                f"results. To take it: tuning=wm.Tuning(order=[{names}]), with a new checkpoint."
+            )
+        state.advised = order
 
     # -- what the watermark proves ----------------------------------------------------
 

@@ -6,13 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 from watersmeet.plan.equi import EquiPlan
-from watersmeet.plan.explain import equi
+from watersmeet.plan.explain import equi, ring
 from watersmeet.plan.explain.tree import Node
 from watersmeet.plan.join import JoinPlan
+from watersmeet.plan.ring import RingPlan
 from watersmeet.spec.join import JoinSpec
 
 #: For each family of joins, what is to be said of it.
-_BRANCHES: dict[type[JoinPlan], Callable[[Any], list[Node]]] = {EquiPlan: equi.branches}
+_BRANCHES: dict[type[JoinPlan], Callable[[Any], list[Node]]] = {
+    EquiPlan: equi.branches,
+    RingPlan: ring.branches,
+}
 
 
 def explain(plan: JoinPlan) -> str:
