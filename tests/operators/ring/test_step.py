@@ -18,7 +18,7 @@ import watersmeet as wm
 from tests.conformance.join import at
 from tests.conformance.strategies import INSTANT
 from watersmeet.errors import OverBudgetError, PredicateFunctionError, StateError
-from watersmeet.operators.ring import step
+from watersmeet.operators.ring import cascade, step
 from watersmeet.testing import LocalJoin, LocalStream
 
 SCHEMA = pa.schema([("n", pa.int64()), ("t", INSTANT)])
@@ -243,6 +243,18 @@ def test_predicates_that_reject_most_for_their_time_come_first(tmp_path: Path) -
     # Both were tried on a few pairs; then the one that rejects went first.
     assert compared["few"] == 10_000
     assert compared["all"] <= 256 + 800
+
+
+def test_long_comparisons_are_told_in_the_metrics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cascade, "LONG", 0.0)
+    join = joined(tmp_path, shards=2)
+    some = rows(*((n, 0) for n in range(10)))
+    join.batch(a=some, b=some)
+    assert join.counters.pairs == 100
+    assert all("near(a, b) took 100% of the time" in note for note in join.counters.notes)
+    assert len(join.counters.notes) == 2
 
 
 def test_what_is_kept_is_plain_data(tmp_path: Path) -> None:

@@ -24,6 +24,8 @@ from watersmeet.rows.predicate import Predicate, streams_of
 _FEW = 256
 #: What a step measures weighs less by this factor in each step after it.
 _FADE = 0.9
+#: Comparisons that take longer than this, in seconds, are worth a note in the metrics.
+LONG = 30.0
 
 
 @dataclass
@@ -67,7 +69,7 @@ class Cascade:
         self._layout = layout
         self._measured = measured
         self._counters = counters
-        self._seconds = 0.0
+        self._seconds = [0.0] * len(measured)
         for known in measured:
             known.fade()
 
@@ -82,8 +84,17 @@ class Cascade:
         return self._filtered(due, sides, left)
 
     def finish(self) -> None:
-        """Count the time that predicates took."""
-        self._counters.predicate_ms += round(self._seconds * 1000)
+        """Count the time that predicates took; if it was long, note which of them took it."""
+        counters, total = self._counters, sum(self._seconds)
+        counters.predicate_ms += round(total * 1000)
+        if total < LONG:
+            return
+        slowest = max(range(len(self._seconds)), key=self._seconds.__getitem__)
+        counters.notes.append(
+            f"{counters.pairs:,} pairs were compared in {total:,.0f} s, in {counters.blocks:,} "
+            f"blocks; {self._layout.predicates[slowest].text} took "
+            f"{self._seconds[slowest] / total:.0%} of the time"
+        )
 
     def _filtered(
         self, due: Sequence[int], sides: Mapping[int, Side], left: Positions
@@ -102,7 +113,7 @@ class Cascade:
             measured = self._measured[number]
             measured.pairs += len(left)
             measured.seconds += took
-            self._seconds += took
+            self._seconds[number] += took
             left = left[holds]
             measured.passed += len(left)
         return left

@@ -121,8 +121,9 @@ def fingerprint(spec: RingSpec, policy: RingPolicy, layouts: Sequence[RowLayout]
     windows = [None if window is None else durations.format(window) for window in spec.windows]
     within = f"; within {' and '.join(map(str, windows))}" if any(spec.preserved) else ""
     order = [names[stream] for stream in policy.order]
+    ordered = f"; tuning=wm.Tuning(order={order})" if len(names) > 2 else ""
     return (
-        f"{spec.how} join of {', '.join(names)} without a key{within}; tuning=wm.Tuning(order={order}); "
+        f"{spec.how} join of {', '.join(names)} without a key{within}{ordered}; "
         f"spark.sql.shuffle.partitions {policy.shards}; column names and types {digest}; "
         f"stored columns {needed}"
     )

@@ -58,9 +58,10 @@ class RingState(ShardState):
 
     @property
     def waits(self) -> bool:
-        """Can a later watermark change anything? All shards must judge by the same watermark which
-        rows of a stream with a watermark of its own are late: so each notes every one."""
-        return super().waits or (self._judges and self.watermark is not None)
+        """Rows of a stream with its own watermark are late by the watermark of the step before, and
+        all shards must judge by the same one. So each shard of the first hop takes a step whenever
+        the watermark has moved, also if it stores nothing."""
+        return self._judges or super().waits
 
     def learn_rows(self, arrived: Sequence[int]) -> list[float]:
         """The averages of the new rows of a micro-batch, with those that have come now."""
