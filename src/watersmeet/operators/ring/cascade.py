@@ -76,12 +76,12 @@ class Cascade:
     def satisfying(self, due: Sequence[int], sides: Mapping[int, Side]) -> Positions:
         """Which of the combinations satisfy the predicates of these numbers, by position."""
         count = len(next(iter(sides.values()))[1])
-        left = np.arange(count)
         unknown = len(due) > 1 and any(not self._measured[number].pairs for number in due)
-        if unknown and count > _FEW:
-            parts = left[:_FEW], left[_FEW:]
-            return np.concatenate([self._filtered(due, sides, part) for part in parts])
-        return self._filtered(due, sides, left)
+        if not unknown or count <= _FEW:
+            return self._filtered(due, sides)
+        few, rest = slice(_FEW), slice(_FEW, None)
+        found = [self._filtered(due, _cut(sides, part)) for part in (few, rest)]
+        return np.concatenate([found[0], found[1] + _FEW])
 
     def finish(self) -> None:
         """Count the time that predicates took; if it was long, note which of them took it."""
@@ -96,32 +96,33 @@ class Cascade:
             f"{self._seconds[slowest] / total:.0%} of the time"
         )
 
-    def _filtered(
-        self, due: Sequence[int], sides: Mapping[int, Side], left: Positions
-    ) -> Positions:
+    def _filtered(self, due: Sequence[int], sides: Mapping[int, Side]) -> Positions:
+        left: Positions | None = None
         for number in sorted(due, key=lambda number: self._measured[number].rank):
-            if not len(left):
-                break
+            predicate, measured = self._layout.predicates[number], self._measured[number]
             began = time.perf_counter()
-            holds = self._layout.predicates[number].mask(
-                [
-                    self._column(sides[stream], stream, name, left)
-                    for stream, name in self._layout.predicates[number].columns
-                ]
-            )
+            columns = [self._column(sides[of], of, name) for of, name in predicate.columns]
+            holds = np.flatnonzero(predicate.mask(columns))
             took = time.perf_counter() - began
-            measured = self._measured[number]
-            measured.pairs += len(left)
+            measured.pairs += len(next(iter(sides.values()))[1])
+            measured.passed += len(holds)
             measured.seconds += took
             self._seconds[number] += took
-            left = left[holds]
-            measured.passed += len(left)
+            left = holds if left is None else left[holds]
+            if not len(left):
+                break
+            sides = _cut(sides, holds)
+        assert left is not None, "there is a predicate to apply"
         return left
 
-    def _column(self, side: Side, stream: int, name: str, left: Positions) -> pa.Array:
+    def _column(self, side: Side, stream: int, name: str) -> pa.Array:
         rows, positions = side
-        stored = self._layout.streams[stream].rows.stored[name]
-        return rows.column(stored).take(pa.array(positions[left]))
+        return rows.column(self._layout.streams[stream].rows.stored[name]).take(pa.array(positions))
+
+
+def _cut(sides: Mapping[int, Side], part: Positions | slice) -> dict[int, Side]:
+    """Some of the combinations."""
+    return {stream: (rows, positions[part]) for stream, (rows, positions) in sides.items()}
 
 
 def due(predicates: Sequence[Predicate], met: Collection[int], stream: int) -> list[int]:
