@@ -7,6 +7,7 @@ from watersmeet.api import Plan, Stream, join, plan, predicate, stream
 from watersmeet.operators.base import Largest, StreamCounters
 from watersmeet.operators.equi.counters import EquiStreamCounters
 from watersmeet.spark.metrics import EquiMetrics, RingMetrics, StepMetrics, metrics
+from watersmeet.spark.relocation import relocate
 from watersmeet.spark.session import configure, local_session
 from watersmeet.spec.budget import Budget
 from watersmeet.spec.predicate import PredicateFunction
@@ -35,5 +36,6 @@ __all__ = [
     "metrics",
     "plan",
     "predicate",
+    "relocate",
     "stream",
 ]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,7 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 import watersmeet as wm
 from tests.oracle import Stream, assert_same_rows, sql_join
-from tests.spark.streams import SECOND, events, read, run, table, without_end, write
+from tests.spark.streams import SECOND, at, events, read, run, table, without_end, write
+from watersmeet.rows.layout import keyless_layout
+from watersmeet.spark.encode import encoded
+from watersmeet.spark.relocation import Files
+from watersmeet.spec.stream import Column, StreamSpec
 
 pytestmark = pytest.mark.spark
 
@@ -81,15 +87,39 @@ def test_two_streams_give_what_sql_gives(
     assert_same_rows(rows, expected("ab", how, sql))
 
 
+def test_rows_are_known_by_all_that_is_in_them(spark: SparkSession) -> None:
+    # Given rows that differ in a null, an order, or deep inside, twice each,
+    kind = "a int, b int, c array<int>, d map<string, int>, e struct<x: timestamp, y: array<int>>"
+    moment = at(1)
+    rows: list[tuple[Any, ...]] = [
+        (1, None, [1, None], {"k": None}, (moment, [None])),
+        (None, 1, [1, None], {"k": None}, (moment, [None])),
+        (1, None, [None, 1], {"k": None}, (moment, [None])),
+        (1, None, [1, None], {}, (moment, [None])),
+        (1, None, [1, None], None, (moment, [None])),
+        (1, None, [1, None], {"k": None}, (moment, [])),
+        (1, None, [1, None], {"k": None}, (at(1.000001), [None])),
+        (1, None, [1, None], {"k": None}, None),
+    ]
+    df = spark.createDataFrame(rows * 2, kind)
+    columns = tuple(Column(f.name, f.dataType.simpleString()) for f in df.schema)
+    stream = StreamSpec("s", columns, streaming=False)
+    layout = keyless_layout(stream, needed=df.columns, identified=True)
+    # when they are hashed, then those that differ have another hash, and their likes the same.
+    hashed = encoded(df, layout).select("`#code`", "`#check`").collect()
+    assert len({row["#check"] for row in hashed}) == len(rows)
+    assert hashed[: len(rows)] == hashed[len(rows) :]
+
+
 CHAIN = [CLOSE, "b.k = c.k OR b.k > c.k + 3"]
 
 
-def append(df: DataFrame, folder: Path) -> list[wm.StepMetrics]:
+def append(df: DataFrame, out: Path, checkpoint: Path) -> list[wm.StepMetrics]:
     """Run a query over what is there, from its checkpoint, and append its results."""
     query = (
         df.writeStream.format("parquet")
-        .option("path", str(folder / "out"))
-        .option("checkpointLocation", str(folder / "checkpoint"))
+        .option("path", str(out))
+        .option("checkpointLocation", str(checkpoint))
         .trigger(availableNow=True)
         .start()
     )
@@ -105,9 +135,8 @@ def test_three_streams_go_on_with_fewer_slices_and_say_what_they_do(
 
     def query(**tuning: int) -> list[wm.StepMetrics]:
         inputs, tuned = streams(spark, folders, "abc"), wm.Tuning(**tuning)
-        return append(
-            wm.join(inputs, where=CHAIN, within=within("abc"), name="abc", tuning=tuned), tmp_path
-        )
+        joined = wm.join(inputs, where=CHAIN, within=within("abc"), name="abc", tuning=tuned)
+        return append(joined, tmp_path / "out", tmp_path / "checkpoint")
 
     first = query()
     for name in NAMES:
@@ -141,3 +170,37 @@ def test_batch_dataframes(spark: SparkSession, folders: Mapping[str, Path]) -> N
     ]
     joined = wm.join(inputs, where=close, within=within("ab"), how="right")
     assert_same_rows(table(joined), expected("ab", "right", CLOSE))
+
+
+def test_a_checkpoint_is_relocated_and_a_kill_leaves_it_as_it_is(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    # Given a stopped left join, whose rows are in two slices,
+    names = "ab"
+    folders = {name: write(tmp_path / name, BATCHES[name][:2]) for name in names}
+
+    def query(checkpoint: Path, **tuning: Any) -> list[wm.StepMetrics]:
+        inputs, tuned = streams(spark, folders, names), wm.Tuning(**tuning)
+        joined = wm.join(inputs, where=CLOSE, within=within(names), how="left", tuning=tuned)
+        return append(joined, tmp_path / "out", checkpoint)
+
+    first = query(tmp_path / "checkpoint")
+    before = {record.join: record.state_rows for record in first}
+    target = tmp_path / "relocated"
+    # when its relocation is interrupted, at any time before it is complete,
+    killed = mock.patch.object(Files, "rename", side_effect=InterruptedError)
+    with killed, pytest.raises(InterruptedError):
+        wm.relocate(str(tmp_path / "checkpoint"), str(target), slices=1)
+    # then there is no new checkpoint, and it can be done again.
+    assert not target.exists()
+    wm.relocate(str(tmp_path / "checkpoint"), str(target), slices=1)
+    # When the query is started with it, with one slice only,
+    for name in names:
+        write(folders[name], BATCHES[name][2:], first=2)
+    shutil.rmtree(tmp_path / "checkpoint")
+    second = query(target, slices=1)
+    # then it goes on as if nothing had happened.
+    assert min(before.values()) > 0
+    assert sum(record.results for record in second) > 0
+    rows = without_closing(table(spark.read.parquet(str(tmp_path / "out"))))
+    assert_same_rows(rows, expected(names, "left", CLOSE))

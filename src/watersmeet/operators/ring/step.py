@@ -333,7 +333,7 @@ class HopStep:
             names = ", ".join(repr(self._layout.streams[stream].name) for stream in better[0])
             self._counters.notes.append(
                 f"as measured, the order {names} would make {better[1]:,.0f} times fewer partial "
-                f"results. To take it: tuning=wm.Tuning(order=[{names}]), with a new checkpoint."
+                f"results. To take it: wm.relocate(..., order=[{names}]), or a new checkpoint."
             )
         state.advised = order
 
