@@ -63,6 +63,8 @@ def relocate(
     spark = SparkSession.getActiveSession()
     if spark is None:
         raise SessionError("relocate: there is no Spark session. Make one: wm.local_session().")
+    if tuple(int(part) for part in spark.version.split(".")[:2]) < (4, 2):
+        raise SessionError(f"relocate: it needs Spark 4.2 or newer; this is {spark.version}.")
     before = Checkpoint(spark, checkpoint)
     if before.files.exists(before.files.path(target)):
         raise PlanError(f"target={target!r} is there already. Give a new place, or remove it.")
@@ -342,7 +344,8 @@ def _logs(spark: SparkSession, folder: str) -> Any:
     """The logs of offsets and of commits."""
     jvm: Any = spark._jvm
     runtime = jvm.org.apache.spark.sql.execution.streaming.runtime
-    return runtime.StreamingQueryCheckpointMetadata(spark._jsparkSession, folder)
+    read_only = False
+    return runtime.StreamingQueryCheckpointMetadata(spark._jsparkSession, folder, read_only)
 
 
 class Files:
