@@ -19,7 +19,7 @@ JOINS = [*((how, "ab") for how in RING_JOIN_TYPES), ("inner", "abc"), ("inner", 
 def test_any_run_gives_what_the_oracle_gives(how: str, streams: str) -> None:
     results = 0
 
-    @examples(60)
+    @examples(40)
     @given(run=ring_runs(how, streams))
     def check(run: RingRun) -> None:
         nonlocal results
