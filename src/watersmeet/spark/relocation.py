@@ -18,7 +18,7 @@ Spark's rewriter takes state as it is stored: rows of its *unsafe* format, as by
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -159,12 +159,12 @@ class Checkpoint:
             values = stored if values is None else values.union(stored)
         assert values is not None, "a join has a hop"
         place = ("hop", "number")
-        moved = values.groupBy(*place).applyInArrow(Leaving(plan), _MOVED)
+        moved = values.groupBy(*place).applyInArrow(leaving(plan), _MOVED)
         manifests = values.where(F.col("name") == MANIFEST)
         return (
             manifests.groupBy(*place)
             .cogroup(moved.groupBy(*place))
-            .applyInArrow(Arriving(plan, tuple(ids)), _STORED)
+            .applyInArrow(arriving(plan, ids), _STORED)
         )
 
     def rewritten(self, target: str, hops: Sequence[StoredHop], state: DataFrame) -> None:
@@ -255,40 +255,32 @@ class Transform:
         implements = ("scala.Function1",)
 
 
-@dataclass(frozen=True)
-class Leaving:
-    """All values of one shard, to the rows that leave it."""
+def leaving(plan: Relocation) -> Callable[..., pa.Table]:
+    """All values of one shard, to the rows that leave it. (A function, not an object that is
+    called: Spark counts the arguments of what it is given.)"""
 
-    plan: Relocation
-
-    def __call__(self, key: tuple[pa.Scalar, ...], values: pa.Table) -> pa.Table:
-        hop = key[0].as_py()
+    def leave(key: tuple[pa.Scalar, ...], values: pa.Table) -> pa.Table:
         parts = [
             (part.hop, part.shard, part.window, encode(rows), np.packbits(marks).tobytes())
-            for part in self.plan.leaving(_store(values), hop)
+            for part in plan.leaving(_store(values), key[0].as_py())
             for rows, marks in _pieces(part)
         ]
-        columns = zip(*parts, strict=True) if parts else [[]] * 5
+        columns = list(zip(*parts, strict=True)) if parts else [()] * 5
         types = pa.int32(), pa.int32(), pa.int32(), pa.binary(), pa.binary()
-        names = "hop", "number", "window", "rows", "marks"
-        arrays = [pa.array(list(c), t) for c, t in zip(columns, types, strict=True)]
-        return pa.table(arrays, names=list(names))
+        arrays = [pa.array(list(c), kind) for c, kind in zip(columns, types, strict=True)]
+        return pa.table(arrays, names=["hop", "number", "window", "rows", "marks"])
+
+    return leave
 
 
-@dataclass(frozen=True)
-class Arriving:
+def arriving(plan: Relocation, ids: Sequence[int]) -> Callable[..., pa.Table]:
     """The manifest of a shard and the rows that go there, to all that is stored there then."""
 
-    plan: Relocation
-    ids: tuple[int, ...]
-
-    def __call__(
-        self, key: tuple[pa.Scalar, ...], manifests: pa.Table, moved: pa.Table
-    ) -> pa.Table:
+    def arrive(key: tuple[pa.Scalar, ...], manifests: pa.Table, moved: pa.Table) -> pa.Table:
         hop, number = (part.as_py() for part in key)
         parts = (_moved(row) for row in moved.to_pylist())
-        values = self.plan.arriving(_store(manifests), hop, parts)
-        shard = self.ids[number]
+        values = plan.arriving(_store(manifests), hop, parts)
+        shard = ids[number]
         return pa.table(
             {
                 "hop": pa.array([hop] * len(values), pa.int32()),
@@ -297,6 +289,8 @@ class Arriving:
                 "value_bytes": pa.array([unsafe_row(v) for v in values.values()], pa.binary()),
             }
         )
+
+    return arrive
 
 
 def _store(values: pa.Table) -> MemoryStore:
