@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test bench experiments lint types lock mutants clean
+.PHONY: help setup java demo test bench experiments lint types lock mutants soak clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -28,6 +28,9 @@ experiments: setup ## run the papers' experiments again
 	$(BIN)/python -m experiments.metadata
 	$(BIN)/python -m experiments.multiway
 	$(BIN)/python -m experiments.ring
+
+soak: setup ## random joins under kills and other faults, MINUTES=10 of them, compared with the oracle
+	$(BIN)/python -m soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
 
 lint: setup ## ruff's rules and format, and which module may import which
 	$(BIN)/ruff check .

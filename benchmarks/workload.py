@@ -44,11 +44,12 @@ class Workload:
             (folder / stream).mkdir(parents=True, exist_ok=True)
             for batch in range(self.batches):
                 path = folder / stream / f"{batch:05d}.parquet"
-                pq.write_table(self._table(stream, batch, generator), path)
+                pq.write_table(self.table(stream, batch, generator), path)
                 # Spark takes files in the order of their times of modification.
                 os.utime(path, (START // SECOND + batch, START // SECOND + batch))
 
-    def _table(self, stream: str, batch: int, generator: np.random.Generator) -> pa.Table:
+    def table(self, stream: str, batch: int, generator: np.random.Generator) -> pa.Table:
+        """The rows of one file."""
         span = self.seconds * SECOND
         times = START + batch * span + np.sort(generator.integers(0, span, self.rows))
         columns = {

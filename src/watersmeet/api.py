@@ -238,10 +238,12 @@ def join(*args: Any, **kwargs: Any) -> DataFrame:
         Two to ten streams, made by :func:`stream`; without a key at most nine.
     on
         The key: a column, a list of columns, or a dict from stream name to
-        its column(s) where the names differ. Without it, ``where`` alone says what matches.
+        its column(s) where the names differ. By default, the columns that ``where`` makes equal;
+        if there are none, ``where`` alone says what matches.
     within
         How far apart in time matching rows may be: a duration, or a dict from
-        stream name to how long its rows wait for a later one.
+        stream name to how long its rows wait for a later one. By default, what ``where`` says
+        about the difference of times.
     how
         ``inner``, ``left``, ``right``, ``full``, ``semi`` or ``anti``, or Spark's other names of
         these; of more than two streams, ``inner`` or ``left``. Without a key there is no

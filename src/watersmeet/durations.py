@@ -39,7 +39,8 @@ _SHOWN = (
     ("us", 1),
 )
 
-_LONGEST = 3_652_500 * _DAY
+#: The longest duration.
+LONGEST = 3_652_500 * _DAY
 
 _PREFIX = re.compile(r"^interval\b", re.IGNORECASE)
 _PART = re.compile(r"\s*([+-]?)\s*([0-9]+(?:\.[0-9]+)?|\.[0-9]+)\s*([^\W\d_]+)")
@@ -73,7 +74,7 @@ Give text like '5 minutes' or '1 hour 30 minutes', or a datetime.timedelta.
         raise DurationError(f"{given} ({type(value).__name__}) is not a duration. {_EXAMPLES}")
     if microseconds < 0:
         raise DurationError(f"{given} is negative; a duration is zero or more.")
-    if microseconds > _LONGEST:
+    if microseconds > LONGEST:
         raise DurationError(f"{given} is longer than 10,000 years, the longest duration.")
     return microseconds
 

@@ -24,7 +24,7 @@ for any operator, or a chain of them.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -55,9 +55,9 @@ from watersmeet.plan.ring import RingPlan
 from watersmeet.rows.columns import TIME, concat
 from watersmeet.rows.encode import encoded, flags
 from watersmeet.rows.layout import RowLayout
-from watersmeet.rows.predicate import Predicate
 from watersmeet.rows.route import ByKey, Route
 from watersmeet.rows.shard import Shard
+from watersmeet.rows.terms import Term
 from watersmeet.rows.types import arrow_type, canonical_schema, spark_name
 from watersmeet.spec.output import OutputColumn
 from watersmeet.spec.policy import Schedule
@@ -70,11 +70,15 @@ _CACHE_BYTES = 1 << 30
 
 @dataclass(frozen=True)
 class LocalStream:
-    """One input of a :class:`LocalJoin`: its columns, and what ``wm.stream`` takes."""
+    """One input of a :class:`LocalJoin`: its columns, and what ``wm.stream`` takes.
+
+    ``watermarked``: the stream brings its own watermark, as a DataFrame after ``withWatermark``
+    does, and ``delay`` is that watermark's."""
 
     schema: pa.Schema
     time: str | None = None
     delay: str | timedelta | None = None
+    watermarked: bool = False
     rows_per_second: float | None = None
     distinct_keys: float | None = None
     unique: bool = False
@@ -96,9 +100,9 @@ class LocalRun:
     """An operator that is stepped by hand, over rows as they are stored.
 
     ``stores`` (one for each shard) and ``folder`` are the durable state and the local cache.
-    With ``restart``, it goes on from where another run stands. ``chunk_rows`` limits the rows of an
-    input that the operator gets at a time. What the operator emits goes to the ``following`` run,
-    if there is one, in the same micro-batch and under the same watermark."""
+    With ``restart``, it goes on from where another run stands. What the operator emits goes to the
+    ``following`` run, if there is one, in the same micro-batch and under the same watermark.
+    ``timers``: is there a watermark to wait for?"""
 
     def __init__(
         self,
@@ -108,13 +112,14 @@ class LocalRun:
         shards: int = 1,
         folder: str | None = None,
         restart: LocalRun | None = None,
-        chunk_rows: int | None = None,
         following: LocalRun | None = None,
     ) -> None:
         self.operator = operator
         self.inputs = inputs
-        self.chunk_rows = chunk_rows
         self.following = following
+        self.timers = any(given.delay is not None for given in inputs)
+        if following is not None:
+            following.timers = self.timers
         self.stores: list[MemoryStore] = (
             restart.stores if restart else [MemoryStore() for _ in range(shards)]
         )
@@ -126,28 +131,39 @@ class LocalRun:
     def step(self, rows: Sequence[pa.RecordBatch | None], *, last: bool = False) -> list[Any]:
         """One micro-batch: new rows for any of the inputs. The watermark moves after it, as in
         Spark, and takes effect in the next one. After the ``last`` one, no more input comes."""
-        count = len(self.stores)
-        dealt: list[list[list[pa.RecordBatch]]] = [[[] for _ in rows] for _ in range(count)]
-        for position, batch in enumerate(rows):
-            if batch is not None and len(batch):
-                for number, part in self.inputs[position].route.deal(batch, count):
-                    dealt[number][position].append(part)
         emitted: list[Any] = []
         counted: list[Counters] = []
-        for number, of_shard in enumerate(dealt):
-            state, counters = self.state(number), self.operator.counters()
-            chunks = self._chunks([concat(parts) if parts else None for parts in of_shard])
-            emitted += self.operator.step(chunks, self.watermark, state, counters)
-            if last:
-                emitted += self.operator.finish(state, counters)
-            state.commit()
-            self.operator.report(state, counters)
-            counted.append(counters)
+        for number, chunk in enumerate(self._dealt(rows)):
+            emitted += self._step_shard(self.state(number), chunk, counted, last=last)
         self.counters = merged(counted)
         if self.following is not None:
             self.following.watermark = self.watermark
             emitted = self.following.step(_by_input(emitted, self.following), last=last)
         self._advance(rows)
+        return emitted
+
+    def pause(self) -> list[Any]:
+        """A micro-batch without data. As on Spark, it steps only the shards whose timer has fired:
+        one is set while a shard waits, and fires when the watermark has moved."""
+        return self._woken([None] * len(self.inputs), all_shards=False)
+
+    def _woken(self, rows: Sequence[pa.RecordBatch | None], *, all_shards: bool) -> list[Any]:
+        """Steps the shards that have a reason to take one: rows that came, a timer, or a heartbeat
+        that the hop before sends to ``all_shards``."""
+        emitted: list[Any] = []
+        counted = [self.operator.counters()]
+        stepped = set()
+        for number, chunk in enumerate(self._dealt(rows)):
+            state = self.state(number)
+            fired = state.timer is not None and state.timer <= self._milliseconds
+            if all_shards or fired or any(part is not None for part in chunk):
+                emitted += self._step_shard(state, chunk, counted)
+                stepped.add(number)
+        self.counters = merged(counted)
+        if self.following is not None:
+            self.following.watermark = self.watermark
+            handed = _by_input(emitted, self.following)
+            emitted = self.following._woken(handed, all_shards=0 in stepped)
         return emitted
 
     def finish(self) -> list[Any]:
@@ -160,12 +176,33 @@ class LocalRun:
         cache = SegmentCache(self.folder, _CACHE_BYTES)
         return self.operator.open(self.stores[number], Shard(number, len(self.stores)), cache)
 
-    def _chunks(self, rows: Sequence[pa.RecordBatch | None]) -> Iterator[Chunk]:
-        """New rows of each input, a bounded amount at a time."""
-        most = max((len(batch) for batch in rows if batch is not None), default=0)
-        size = self.chunk_rows or max(most, 1)
-        for start in range(0, max(most, 1), size):
-            yield [None if batch is None else batch.slice(start, size) for batch in rows]
+    def _dealt(self, rows: Sequence[pa.RecordBatch | None]) -> list[Chunk]:
+        """The rows of each shard, by input."""
+        count = len(self.stores)
+        dealt: list[list[list[pa.RecordBatch]]] = [[[] for _ in rows] for _ in range(count)]
+        for position, batch in enumerate(rows):
+            if batch is not None and len(batch):
+                for number, part in self.inputs[position].route.deal(batch, count):
+                    dealt[number][position].append(part)
+        return [[concat(parts) if parts else None for parts in shard] for shard in dealt]
+
+    def _step_shard(
+        self, state: Any, chunk: Chunk, counted: list[Counters], *, last: bool = False
+    ) -> list[Any]:
+        counters = self.operator.counters()
+        emitted = [*self.operator.step([chunk], self.watermark, state, counters)]
+        if last:
+            emitted += self.operator.finish(state, counters)
+        state.timer = self._milliseconds + 1 if self.timers and state.waits else None
+        state.commit()
+        self.operator.report(state, counters)
+        counted.append(counters)
+        return emitted
+
+    @property
+    def _milliseconds(self) -> int:
+        """The watermark, as Spark's timers see it."""
+        return (self.watermark or 0) // 1000
 
     def _advance(self, rows: Sequence[pa.RecordBatch | None]) -> None:
         timed = [i for i, given in enumerate(self.inputs) if given.delay is not None]
@@ -204,7 +241,7 @@ class LocalBackend:
     def weights(self) -> Weights:
         return calibration.weights(self.folder)
 
-    def translate(self, sql: str) -> Predicate:
+    def translate(self, sql: str) -> tuple[Term, ...]:
         raise PredicateError(
             f"where={sql!r}: SQL needs Spark, and a local join has none. Give a Python function: "
             "where=wm.predicate(function, 'a', 'b'), from two Arrow tables to booleans."
@@ -216,8 +253,7 @@ class LocalJoin:
     by ``wm.predicate``, as SQL needs Spark.
 
     With ``restart``, it goes on from where another join stands. ``schedule`` is for experiments
-    with the order in which new rows are processed; ``chunk_rows`` limits the rows that the operator
-    gets at a time."""
+    with the order in which new rows are processed."""
 
     def __init__(
         self,
@@ -227,7 +263,6 @@ class LocalJoin:
         folder: str | None = None,
         restart: LocalJoin | None = None,
         schedule: Schedule | None = None,
-        chunk_rows: int | None = None,
         **options: Any,
     ) -> None:
         folder = folder or (restart and restart.folder) or tempfile.mkdtemp("-watersmeet")
@@ -249,7 +284,6 @@ class LocalJoin:
                 shards=shards,
                 folder=folder,
                 restart=restart.runs[number] if restart else None,
-                chunk_rows=chunk_rows,
                 following=self.runs[0] if self.runs else None,
             )
             self.runs.insert(0, run)
@@ -266,6 +300,12 @@ class LocalJoin:
                 )
         rows = [self.encoded(i, tables.get(name)) for i, name in enumerate(names)]
         return self._table(self.run.step(rows))
+
+    def pause(self) -> pa.Table:
+        """A micro-batch without data, as Spark runs one when the watermark has moved. (One in
+        which no stream has rows, ``batch()``, is another thing: Spark runs that if a source says
+        that it has data.)"""
+        return self._table(self.run.pause())
 
     def finish(self) -> pa.Table:
         """Let time pass until nothing is stored any more."""
@@ -358,6 +398,7 @@ def _stream_spec(name: str, stream: LocalStream) -> StreamSpec:
         streaming=True,
         time=stream.time,
         delay=delay,
+        watermarked=stream.watermarked,
         rows_per_second=stream.rows_per_second,
         distinct_keys=stream.distinct_keys,
         unique=stream.unique,

@@ -97,6 +97,7 @@ class Join:
             batches,
             times={name: stream.time for name, stream in self.streams.items()},
             delays={name: micros(stream.delay) for name, stream in self.streams.items()},
+            own=[name for name, stream in self.streams.items() if stream.watermarked],
         )
 
     def expected(self, batches: Sequence[Batch]) -> pa.Table:

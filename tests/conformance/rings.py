@@ -4,6 +4,7 @@ them meanwhile."""
 from __future__ import annotations
 
 import itertools
+import random
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 import watersmeet as wm
 from tests.conformance.join import Batch, Condition, Join
 from tests.conformance.strategies import _LIMITS, INSTANT, PAYLOADS, arrivals
-from tests.conformance.ways import Disturbance, disturbed, restarted
+from tests.conformance.ways import Disturbance, disturbed, executed, restarted
 from watersmeet.operators.base import Counters
 from watersmeet.testing import LocalJoin, LocalStream
 
@@ -127,7 +128,7 @@ class RingRun:
     join: Join
     batches: list[Batch]
     shards: int
-    chunk_rows: int | None
+    cut: int | None
     before: Mapping[int, Disturbance]
     slices: Mapping[int, int]
     limits: dict[str, int]
@@ -135,7 +136,7 @@ class RingRun:
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         join = self.join
         lines = [f"{join.how} within {join.within} where {[c.sql for c in join.conditions]}"]
-        lines += [f"{join.further}, slices {self.slices}, chunks of {self.chunk_rows}"]
+        lines += [f"{join.further}, slices {self.slices}, cut {self.cut}"]
         for name, stream in join.streams.items():
             lines.append(f"{name}: {stream.schema.names}, delay {stream.delay}")
         for number, batch in enumerate(self.batches):
@@ -155,7 +156,7 @@ def ring_runs(draw: st.DrawFn, how: str, names: str) -> RingRun:
         join=join,
         batches=batches,
         shards=shards,
-        chunk_rows=draw(st.sampled_from([None, 1, 2])),
+        cut=draw(st.none() | st.integers(0, 1000)),
         before=draw(st.dictionaries(number, st.sampled_from(Disturbance), max_size=4)),
         slices=draw(st.dictionaries(number, st.integers(1, shards), max_size=3)),
         limits=draw(_LIMITS),
@@ -183,9 +184,8 @@ def run_ring(run: RingRun) -> RingOutcome:
     results, late, counters, stored = [], [], [], []
     most = 1
     with tempfile.TemporaryDirectory() as folder:
-        local = LocalJoin(
-            join.streams, shards=run.shards, folder=folder, chunk_rows=run.chunk_rows, **options
-        )
+        local = LocalJoin(join.streams, shards=run.shards, folder=folder, **options)
+        dice = None if run.cut is None else random.Random(run.cut)
         if 0 not in run.slices:
             most = run.shards
         for number, batch in enumerate(run.batches):
@@ -194,8 +194,9 @@ def run_ring(run: RingRun) -> RingOutcome:
                 tuned = {**join.further, "slices": run.slices[number], "draining": most}
                 join = replace(join, further=tuned)
                 local = restarted(local, join)
-            local = disturbed(local, join, batch, run.before.get(number))
-            results.append(local.batch(**batch))
+            disturbance = run.before.get(number)
+            local = disturbed(local, join, batch, disturbance)
+            results.append(executed(local, join, batch, disturbance, dice))
             counters.append(local.counters)
             names = zip(join.streams, local.counters.streams, strict=True)
             late.append({name: count.late for name, count in names})

@@ -24,7 +24,7 @@ from tests.conformance.ways import Disturbance
 from watersmeet.rows import output
 from watersmeet.spec.join import GOALS, JOIN_TYPES
 from watersmeet.spec.tuning import DRIVERS, INDEXES, INVALIDATIONS
-from watersmeet.state import compaction, window, write_buffer
+from watersmeet.state import compaction, memory, window, write_buffer
 from watersmeet.testing import LocalStream
 
 INSTANT = pa.timestamp("us", "UTC")
@@ -99,8 +99,8 @@ KEY_KINDS = {
 #: A column of each type that is only carried along, and some of its values.
 PAYLOADS: dict[str, tuple[pa.DataType, Sequence[Any]]] = {
     "n": (pa.int64(), (None, 0, 1, 2, 3)),
-    "text": (pa.string(), (None, "", "payload")),
-    "items": (pa.list_(pa.int32()), (None, [], [1, None])),
+    "text": (pa.string(), (None, "", "payload", "wide" * 200)),
+    "items": (pa.list_(pa.int32()), (None, [], [1, None], [7] * 150)),
     "point": (
         pa.struct([("x", pa.float64()), ("tag", pa.string())]),
         (None, {"x": None, "tag": "p"}, {"x": float("nan"), "tag": None}),
@@ -126,6 +126,7 @@ class Run:
     shards: int
     before: dict[int, Disturbance]
     limits: dict[str, int]
+    cut: int | None
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """What Hypothesis prints of a failure: the rows, one batch a line."""
@@ -133,25 +134,37 @@ class Run:
         lines = [f"{join.how} on {join.on} within {join.within} where {join.where}"]
         lines += [f"index {join.index}, {join.invalidation} invalidation, {join.further}"]
         lines += [
-            f"{name}: {s.schema.names}, time {s.time}, delay {s.delay}" for name, s in streams
+            f"{name}: {s.schema.names}, time {s.time}, delay {s.delay}"
+            + (", its own watermark" if s.watermarked else "")
+            for name, s in streams
         ]
         for number, batch in enumerate(self.batches):
             rows = {
                 name: [tuple(row.values()) for row in t.to_pylist()] for name, t in batch.items()
             }
             lines.append(f"{number}: {self.before.get(number, '')} {rows}")
-        printer.text("\n".join([*lines, f"{self.shards} shards, {self.limits}"]))
+        printer.text("\n".join([*lines, f"{self.shards} shards, {self.limits}, cut {self.cut}"]))
 
 
 @contextlib.contextmanager
-def limited(*, fan: int, rewrite_below: int, part_bytes: int, piece: int) -> Iterator[None]:
-    """Thresholds so small that a few rows are merged, cut and given out in pieces."""
+def limited(
+    *,
+    fan: int,
+    rewrite_below: int,
+    part_bytes: int,
+    piece: int,
+    piece_bytes: int = output.PIECE_BYTES,
+    open_bytes: int = memory.OPEN_BYTES,
+) -> Iterator[None]:
+    """Thresholds so small that a few rows are merged, cut, evicted and given out in pieces."""
     with (
         mock.patch.object(compaction, "FAN", fan),
         mock.patch.object(window, "REWRITE_BELOW", rewrite_below),
         mock.patch.object(write_buffer, "LIMIT", rewrite_below),
         mock.patch.object(window, "PART_BYTES", part_bytes),
         mock.patch.object(output, "PIECE", piece),
+        mock.patch.object(output, "PIECE_BYTES", piece_bytes),
+        mock.patch.object(memory, "OPEN_BYTES", open_bytes),
     ):
         yield
 
@@ -162,6 +175,8 @@ _LIMITS = st.fixed_dictionaries(
         "rewrite_below": st.sampled_from([0, 2000, 1 << 20]),
         "part_bytes": st.sampled_from([1, 200, 64 << 20]),
         "piece": st.sampled_from([1, 3, 1 << 16]),
+        "piece_bytes": st.sampled_from([100, 1000, 4000, 32 << 20]),
+        "open_bytes": st.sampled_from([1, 1000, 256 << 20]),
     }
 )
 
@@ -177,7 +192,8 @@ def runs(draw: st.DrawFn, hows: Sequence[str] = JOIN_TYPES, streams: str = "ab")
         batches=batches,
         shards=draw(st.integers(1, 3)),
         before=draw(st.dictionaries(number, st.sampled_from(Disturbance), max_size=4)),
-        limits=draw(_LIMITS) | ({"piece": 50} if len(streams) > 3 else {}),
+        limits=draw(_LIMITS) | ({"piece": 50, "piece_bytes": 4000} if len(streams) > 3 else {}),
+        cut=draw(st.none() | st.integers(0, 1000)),
     )
 
 
@@ -204,6 +220,7 @@ def joins(draw: st.DrawFn, hows: Sequence[str] = JOIN_TYPES, names: str = "ab") 
             pa.schema(columns),
             time=f"{name}_at" if timed[name] else None,
             delay=delay if timed[name] else None,
+            watermarked=timed[name] and draw(st.booleans()),
         )
     provable = len(names) == 2 or how == "inner"
     where = LESS if provable and draw(st.booleans()) else None
@@ -226,12 +243,15 @@ def joins(draw: st.DrawFn, hows: Sequence[str] = JOIN_TYPES, names: str = "ab") 
 
 @st.composite
 def arrivals(draw: st.DrawFn, join: Join, most: int | None = None) -> list[Batch]:
-    """Up to a dozen batches, later ones with mostly later rows. With many streams, they are
-    fewer and smaller, as their results are products."""
+    """Up to a dozen batches, later ones with mostly later rows; some have none at all. With many
+    streams, they are fewer and smaller, as their results are products."""
     pace = draw(st.sampled_from([0, 1, 5]))
     most = most or (6 if len(join.streams) < 6 else 2)
-    batches = []
+    batches: list[Batch] = []
     for number in range(draw(st.integers(1, 2 * most))):
+        if draw(st.integers(0, 3)) == 0:
+            batches.append(join.batch())
+            continue
         batch = {}
         for name, stream in join.streams.items():
             pools = [
@@ -256,7 +276,8 @@ def _pool(join: Join, stream: str, column: str, *, second: int) -> Sequence[Any]
     if column == join.streams[stream].time:
         instants = [
             START + timedelta(seconds=second + offset, microseconds=micros)
-            for micros in (0, 0, 999, 1000)
+            # At a bound, a microsecond inside and outside of it; so too for whole milliseconds.
+            for micros in (0, 0, 1, 999, 1000, 999_999)
             for offset in range(-6, 7)
         ]
         return instants if join.within is None else [*instants, None, None]

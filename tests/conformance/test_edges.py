@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from tests.conformance.strategies import INSTANT
 from watersmeet.spec.tuning import Tuning
+from watersmeet.state import compaction
 from watersmeet.testing import LocalJoin, LocalStream
 
 SCHEMA = pa.schema([("k", pa.int64()), ("t", INSTANT), ("n", pa.int64())])
 START = 1_700_000_000_000_000
 #: The windows of a and b, in microseconds.
 W_A, W_B = 2_000_000, 1_000_000
+WINDOWS = {"a": W_A, "b": W_B, "c": W_B}
 
 
 def rows(*times: int, key: int = 1) -> pa.Table:
@@ -24,15 +27,14 @@ def rows(*times: int, key: int = 1) -> pa.Table:
     return pa.table([[key] * len(times), instants, list(range(len(times)))], schema=SCHEMA)
 
 
-def joined(folder: Path, how: str = "inner", index: str = "always", names: str = "ab") -> LocalJoin:
+def joined(folder: Path, how: str = "inner", names: str = "ab", **tuning: Any) -> LocalJoin:
     stream = LocalStream(SCHEMA, time="t", delay=timedelta(0))
-    windows = {"a": W_A, "b": W_B, "c": W_B}
     return LocalJoin(
         dict.fromkeys(names, stream),
         on="k",
-        within={name: timedelta(microseconds=windows[name]) for name in names},
+        within={name: timedelta(microseconds=WINDOWS[name]) for name in names},
         how=how,
-        tuning=Tuning(index=index),  # type: ignore[arg-type]
+        tuning=Tuning(**{"index": "always", **tuning}),
         folder=str(folder),
     )
 
@@ -56,6 +58,22 @@ def test_both_ends_belong_to_the_window(tmp_path: Path, index: str, first: str, 
     assert sorted(row["b_n"] for row in results) == MATCHING
 
 
+@pytest.mark.parametrize("index", ["always", "never"])
+@pytest.mark.parametrize("last", ["a", "b"])
+def test_so_it_is_for_segments_of_a_single_row(
+    tmp_path: Path, index: str, last: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A segment that only touches a bound is probed."""
+    monkeypatch.setattr(compaction, "FAN", 100)
+    join = joined(tmp_path, index=index)
+    middle = 10 * W_A
+    one, several = rows(middle), rows(*(middle + time for time in AROUND))
+    batches = [{"b": several.slice(n, 1)} for n in range(len(AROUND))]
+    batches.insert(len(batches) if last == "a" else 0, {"a": one})
+    results = [row for batch in batches for row in join.batch(**batch).to_pylist()]
+    assert sorted(row["b_n"] for row in results) == MATCHING
+
+
 @pytest.mark.parametrize("driver", ["a", "b", "c"])
 def test_so_it_is_for_many_streams(tmp_path: Path, driver: str) -> None:
     join = joined(tmp_path, names="abc")
@@ -74,29 +92,52 @@ def test_so_it_is_for_many_streams(tmp_path: Path, driver: str) -> None:
 
 
 @pytest.mark.parametrize("index", ["always", "never"])
-def test_a_row_stays_as_long_as_it_can_match(tmp_path: Path, index: str) -> None:
-    join = joined(tmp_path, index=index)
+@pytest.mark.parametrize("invalidation", ["active", "lazy"])
+@pytest.mark.parametrize(
+    ("names", "waiting"), [("ab", "a"), ("ab", "b"), ("abc", "a"), ("abc", "c")]
+)
+def test_a_row_stays_as_long_as_it_can_match(
+    tmp_path: Path, index: str, invalidation: str, names: str, waiting: str
+) -> None:
+    join = joined(tmp_path, index=index, names=names, invalidation=invalidation)
     watermark = 10 * W_A
-    # Given a segment of rows of a, the newest of which expires a microsecond after the watermark,
-    until = watermark - W_A
-    join.batch(a=rows(until - 5, until, until + 1))
-    join.batch(a=rows(watermark), b=rows(watermark))
+    # Given a segment of rows, the newest of which expires a microsecond after the watermark,
+    until = watermark - WINDOWS[waiting]
+    join.batch(**{waiting: rows(until - 5, until, until + 1)})
+    join.batch(**{name: rows(watermark, key=2) for name in names})
     # when the watermark has come so far that all but that one have expired,
     join.batch()
-    # then it still matches the first row that is not late.
-    results = join.batch(b=rows(watermark + 1)).to_pylist()
-    assert sorted(row["a_n"] for row in results if row["a_t"].microsecond) == [2]
+    # then it still matches the first rows that are not late.
+    first = rows(watermark + 1)
+    results = join.batch(**{name: first for name in names if name != waiting}).to_pylist()
+    assert [row[f"{waiting}_n"] for row in results] == [2]
 
 
-@pytest.mark.parametrize("how", ["left", "anti"])
-def test_a_row_is_unmatched_at_its_deadline_and_not_before(tmp_path: Path, how: str) -> None:
-    join = joined(tmp_path, how=how)
+@pytest.mark.parametrize(
+    ("how", "names", "waiting"),
+    [
+        ("left", "ab", "a"),
+        ("full", "ab", "a"),
+        ("anti", "ab", "a"),
+        ("right", "ab", "b"),
+        ("full", "ab", "b"),
+        ("left", "abc", "a"),
+    ],
+)
+def test_a_row_is_unmatched_at_its_deadline_and_not_before(
+    tmp_path: Path, how: str, names: str, waiting: str
+) -> None:
+    join = joined(tmp_path, how=how, names=names)
     watermark = 10 * W_A
-    until = watermark - W_A
-    join.batch(a=rows(until - 1, until, until + 1), b=rows(0))
-    join.batch(a=rows(watermark), b=rows(watermark, key=2))
-    unmatched = join.batch().column("n" if how == "anti" else "a_n").to_pylist()
-    assert sorted(unmatched) == [0, 1]
+    until = watermark - WINDOWS[waiting]
+    join.batch(**{waiting: rows(until - 1, until, until + 1)})
+    join.batch(**{name: rows(watermark, key=2) for name in names})
+    found = join.pause().column("n" if how == "anti" else f"{waiting}_n").to_pylist()
+    assert sorted(found) == [0, 1]
+    # The third comes with the next watermark, and none of them again.
+    join.batch(**{name: rows(watermark + 1000, key=3) for name in names})
+    found = join.pause().column("n" if how == "anti" else f"{waiting}_n").to_pylist()
+    assert found == [2]
 
 
 def test_a_row_is_late_at_the_watermark_and_not_after_it(tmp_path: Path) -> None:

@@ -31,7 +31,9 @@ def test_any_run_gives_what_the_oracle_gives(way: Way, how: str, streams: str) -
     @given(run=runs([how], streams))
     def check(run: Run) -> None:
         with limited(**run.limits):
-            outcome = way.run(run.join, run.batches, shards=run.shards, before=run.before)
+            outcome = way.run(
+                run.join, run.batches, shards=run.shards, before=run.before, cut=run.cut
+            )
         assert_same_rows(outcome.result, run.join.expected(run.batches))
         assert outcome.late == run.join.arrivals(run.batches).late_in_batch
 

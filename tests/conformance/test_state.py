@@ -48,8 +48,8 @@ def segments(run: LocalJoin) -> int:
 
 
 def files(folder: Path) -> list[Path]:
-    """The files in the cache, but for the machine's weights."""
-    return [path for path in folder.iterdir() if not path.name.startswith("weights-")]
+    """The segments in the cache."""
+    return list(folder.glob("*/*.segment"))
 
 
 def names(store: MemoryStore) -> list[str]:

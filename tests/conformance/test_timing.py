@@ -3,6 +3,7 @@ whose watermark proves it, not earlier and not later; nothing comes out twice.""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pyarrow as pa
@@ -150,6 +151,39 @@ class TestAtTheEdges:
         assert all(late == {"views": 0, "clicks": 0} for late in outcome.late)
 
 
+class TestOwnWatermarks:
+    """Rows of a stream that brings its own watermark are late by that of the batch before."""
+
+    def own(self) -> Join:
+        join = ads("inner")
+        streams = {name: replace(s, watermarked=True) for name, s in join.streams.items()}
+        return replace(join, streams=streams)
+
+    def test_a_row_at_the_watermark_before_is_late_and_one_just_after_it_is_not(
+        self, way: Way
+    ) -> None:
+        join = self.own()
+        views = join.batch(views=[(1, at(5)), (2, at(5.000001)), (3, at(6)), (4, None)])
+        outcome = way.run(join, [tick(join, 5), tick(join, 6), views])
+        assert outcome.late[-1] == {"views": 1, "clicks": 0}
+
+    def test_a_row_between_both_watermarks_matches_what_waits_for_it(self, way: Way) -> None:
+        join = self.own()
+        views = join.batch(views=[(1, at(0))])
+        batches = [views, tick(join, 9), tick(join, 10), join.batch(clicks=[(1, at(9.5))])]
+        assert ads_out(way, join, batches) == [[], [], [], [1]]
+
+    def test_all_shards_judge_by_the_same_watermark(self, way: Way) -> None:
+        # Given rows in one shard, and none in the others,
+        join = self.own()
+        first = join.batch(views=[(1, at(5))], clicks=[(1, at(5))])
+        # when a batch without data runs under the watermark that they make,
+        late = join.batch(views=[(ad, at(5)) for ad in range(20)])
+        outcome = way.run(join, [first, join.batch(), late], shards=4)
+        # then it is the watermark before of every shard.
+        assert outcome.late[-1] == {"views": 20, "clicks": 0}
+
+
 class TestOnce:
     def test_a_semi_join_gives_a_row_at_its_first_match_and_never_again(self, way: Way) -> None:
         join = ads("semi")
@@ -173,7 +207,9 @@ class TestOnce:
         @given(run=runs([how]))
         def check(run: Run) -> None:
             with limited(**run.limits):
-                outcome = way.run(run.join, run.batches, shards=run.shards, before=run.before)
+                outcome = way.run(
+                    run.join, run.batches, shards=run.shards, before=run.before, cut=run.cut
+                )
             for number in range(len(run.batches)):
                 so_far = run.batches[: number + 1]
                 if how == "anti":
@@ -191,7 +227,9 @@ class TestOnce:
         @given(run=runs([how]))
         def check(run: Run) -> None:
             with limited(**run.limits):
-                outcome = way.run(run.join, run.batches, shards=run.shards, before=run.before)
+                outcome = way.run(
+                    run.join, run.batches, shards=run.shards, before=run.before, cut=run.cut
+                )
             preserved = {"left": "a", "right": "b", "full": "ab"}[how]
             total = 0
             for number, result in enumerate(outcome.results):

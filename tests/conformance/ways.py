@@ -5,17 +5,21 @@ from __future__ import annotations
 
 import enum
 import os
+import random
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from tests.conformance.join import Batch, Join
-from watersmeet.operators.base import Counters
+from watersmeet.operators.base import Chunk, Counters, Operator
+from watersmeet.rows.columns import concat
+from watersmeet.state.cache.file import forget
 from watersmeet.state.store import MemoryStore
 from watersmeet.testing import LocalJoin
 
@@ -25,9 +29,12 @@ class Disturbance(enum.Enum):
 
     RESTART = "the query is stopped and started again"
     CRASH = "the batch runs, but its state is lost, and it runs again"
+    TWICE = "the batch is executed twice: one's results count, and the other's state"
     CACHE_LOST = "the local cache is deleted"
     CACHE_TRUNCATED = "every cached file is cut in half"
     CACHE_GARBAGE = "every cached file holds something else"
+    CACHE_DAMAGED = "a part of every cached file is zeroed"
+    CACHE_MIXED = "every cached file holds what belongs to another one"
 
 
 @dataclass(frozen=True)
@@ -54,8 +61,43 @@ class Way(Protocol):
         *,
         shards: int = 1,
         before: Mapping[int, Disturbance] | None = None,
+        cut: int | None = None,
     ) -> Outcome:
-        """Run all batches; ``before[n]`` happens before batch n."""
+        """Run all batches; ``before[n]`` happens before batch n. With ``cut``, a seed, each batch
+        comes in several chunks."""
+
+
+class InChunks:
+    """An operator whose steps get their rows in several chunks: cut anywhere, in any order."""
+
+    def __init__(self, operator: Operator, dice: random.Random) -> None:
+        self._operator = operator
+        self._dice = dice
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._operator, name)
+
+    def step(self, chunks: Iterable[Chunk], *args: Any) -> Iterator[Any]:
+        return self._operator.step((part for chunk in chunks for part in self._cut(chunk)), *args)
+
+    def _cut(self, chunk: Chunk) -> Iterator[Chunk]:
+        parts = [
+            (stream, part)
+            for stream, rows in enumerate(chunk)
+            if rows is not None
+            for part in self._slices(rows)
+        ]
+        self._dice.shuffle(parts)
+        while parts:
+            few = self._dice.randint(1, len(parts))
+            taken, parts = parts[:few], parts[few:]
+            streams = [[rows for of, rows in taken if of == stream] for stream in range(len(chunk))]
+            yield [concat(batches) if batches else None for batches in streams]
+
+    def _slices(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        ends = sorted({len(rows), *(self._dice.randint(0, len(rows)) for _ in range(3))})
+        for start, end in zip([0, *ends], ends, strict=False):
+            yield rows.slice(start, end - start)
 
 
 class LocalWay:
@@ -68,13 +110,18 @@ class LocalWay:
         *,
         shards: int = 1,
         before: Mapping[int, Disturbance] | None = None,
+        cut: int | None = None,
     ) -> Outcome:
         results, late, counters = [], [], []
+        dice = random.Random(cut)
         with tempfile.TemporaryDirectory() as folder:
             local = LocalJoin(join.streams, shards=shards, folder=folder, **join.options)
             for number, batch in enumerate(batches):
-                local = disturbed(local, join, batch, (before or {}).get(number))
-                results.append(local.batch(**batch))
+                disturbance = (before or {}).get(number)
+                local = disturbed(local, join, batch, disturbance)
+                results.append(
+                    executed(local, join, batch, disturbance, dice if cut is not None else None)
+                )
                 counters.append(local.counters)
                 late.append(
                     {
@@ -85,30 +132,46 @@ class LocalWay:
         return Outcome(results, late, counters)
 
 
+def executed(
+    local: LocalJoin,
+    join: Join,
+    batch: Batch,
+    disturbance: Disturbance | None,
+    dice: random.Random | None,
+) -> pa.Table:
+    """The result of a batch, after a disturbance. With ``dice``, it comes in several chunks."""
+    other = _copied(local, join) if disturbance is Disturbance.TWICE else None
+    if dice is not None:
+        if other:
+            in_chunks(other, copy(dice))  # chunks are the same in both executions
+        in_chunks(local, dice)
+    result = _run(local, join, batch)
+    return _run(other, join, _reordered(join, batch)) if other else result
+
+
+def in_chunks(local: LocalJoin, dice: random.Random) -> LocalJoin:
+    """The same join, from now on with micro-batches of several chunks."""
+    for run in local.runs:
+        if not isinstance(run.operator, InChunks):
+            run.operator = InChunks(run.operator, dice)  # type: ignore[assignment]
+    return local
+
+
 def restarted(local: LocalJoin, join: Join, folder: str | None = None) -> LocalJoin:
     """A new operator that goes on with the state of another."""
-    return LocalJoin(
-        join.streams,
-        shards=len(local.run.stores),
-        restart=local,
-        folder=folder,
-        chunk_rows=local.run.chunk_rows,
-        **join.options,
-    )
+    shards = len(local.run.stores)
+    return LocalJoin(join.streams, shards=shards, restart=local, folder=folder, **join.options)
 
 
 def disturbed(
     local: LocalJoin, join: Join, batch: Batch, disturbance: Disturbance | None
 ) -> LocalJoin:
     """The join after a disturbance before a batch."""
-    files = list(Path(local.folder).glob("*.arrow"))
+    files = list(Path(local.folder).glob("*/*.segment"))
     if disturbance is Disturbance.RESTART:
         return restarted(local, join)
     if disturbance is Disturbance.CRASH:
-        lost = restarted(local, join)
-        for run, kept in zip(lost.runs, local.runs, strict=True):
-            run.stores = [_copy(store) for store in kept.stores]
-        lost.batch(**batch)
+        _run(_copied(local, join), join, batch)
     elif disturbance is Disturbance.CACHE_LOST:
         shutil.rmtree(local.folder, ignore_errors=True)
     elif disturbance is Disturbance.CACHE_TRUNCATED:
@@ -117,10 +180,45 @@ def disturbed(
     elif disturbance is Disturbance.CACHE_GARBAGE:
         for file in files:
             file.write_bytes(b"\x5a" * file.stat().st_size)
+    elif disturbance is Disturbance.CACHE_DAMAGED:
+        for file in files:
+            content = file.read_bytes()
+            start, end = len(content) // 4, len(content) // 2
+            file.write_bytes(content[:start] + bytes(end - start) + content[end:])
+    elif disturbance is Disturbance.CACHE_MIXED:
+        contents = [file.read_bytes() for file in files]
+        for file, content in zip(files, contents[1:] + contents[:1], strict=True):
+            file.write_bytes(content)
+    forget()  # as another process finds the files
     return local
 
 
+def _run(local: LocalJoin, join: Join, batch: Batch) -> pa.Table:
+    """The result of a batch. One without rows is a pause, if there is a time that may pass."""
+    pauses = any(stream.time for stream in join.streams.values())
+    if pauses and not any(rows.num_rows for rows in batch.values()):
+        return local.pause()
+    return local.batch(**batch)
+
+
+def _reordered(join: Join, batch: Batch) -> Batch:
+    """The same rows in another order, if that may not matter. It may where probes are deferred or
+    a promise is broken; there the order is always the same (:mod:`watersmeet.spark.chunks`)."""
+    closes = any(s.unique or s.arrival or s.punctuation for s in join.streams.values())
+    if join.budget is not None or closes:
+        return batch
+    return {name: rows[::-1] for name, rows in batch.items()}
+
+
+def _copied(local: LocalJoin, join: Join) -> LocalJoin:
+    """A join that stands where another one stands, with a state of its own."""
+    copied = restarted(local, join)
+    for run, kept in zip(copied.runs, local.runs, strict=True):
+        run.stores = [_copy(store) for store in kept.stores]
+    return copied
+
+
 def _copy(store: MemoryStore) -> MemoryStore:
-    copy = MemoryStore()
-    copy.values = dict(store.values)
-    return copy
+    copied = MemoryStore()
+    copied.values = dict(store.values)
+    return copied

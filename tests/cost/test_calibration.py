@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from watersmeet.cost import calibration
+from watersmeet.state.cache.folder import cache_folder
 
 
 def test_it_takes_less_than_a_second_and_a_scan_is_cheaper_than_a_search() -> None:
@@ -21,7 +22,8 @@ def test_it_takes_less_than_a_second_and_a_scan_is_cheaper_than_a_search() -> No
 def test_what_was_measured_is_used_again(tmp_path: Path) -> None:
     calibration.forget()
     first = calibration.weights(str(tmp_path))
-    (file,) = tmp_path.iterdir()
+    (file,) = tmp_path.glob("*/*")
+    assert file.stat().st_mode & 0o777 == 0o600
     calibration.forget()
     assert calibration.weights(str(tmp_path)) == first
     file.write_text(json.dumps(asdict(first) | {"scan": 99.0}))
@@ -31,7 +33,8 @@ def test_what_was_measured_is_used_again(tmp_path: Path) -> None:
 
 def test_a_damaged_file_or_a_folder_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
     for content in ("", "[]", '{"other": 1}'):
-        (tmp_path / f"weights-{calibration._VERSION}.json").write_text(content)
+        folder = cache_folder(str(tmp_path)).path
+        Path(str(folder), f"weights-{calibration._VERSION}.json").write_text(content)
         calibration.forget()
         assert calibration.weights(str(tmp_path)).scan > 0
     calibration.forget()

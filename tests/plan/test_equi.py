@@ -568,6 +568,7 @@ class TestPromises:
             ),
             ({}, {"emit_punctuations": True}, "no stream has punctuations to emit"),
             ({"punctuation": ENDS}, {"emit_punctuations": True, "how": "semi"}, "how='semi'"),
+            ({"punctuation": ENDS}, {"emit_punctuations": True}, "views never closes its keys"),
         ],
     )
     def test_promises_that_cannot_be_kept_are_refused(
@@ -588,6 +589,16 @@ class TestPromises:
     def test_a_column_tells_punctuations_from_results(self) -> None:
         spec = self.planned({"unique": True}, {"punctuation": self.ENDS}, emit_punctuations=True)
         assert [column.name for column in spec.output][-2:] == ["is_punctuation", "event_time"]
+
+    def test_closed_keys_are_remembered_as_long_as_rows_are_kept(self) -> None:
+        streams = {"unique": True}, {"punctuation": self.ENDS}
+        within = {"views": "5 minutes", "clicks": "1 minute"}
+        delay = max(VIEWS.delay or 0, CLICKS.delay or 0)
+        assert delay > 0
+        assert self.planned(*streams, within=within).remembered == 5 * MINUTE + delay
+        assert self.planned(*streams).remembered is None
+        emitting = self.planned(*streams, within=within, emit_punctuations=True)
+        assert emitting.remembered is None, "a punctuation may ask at any time"
 
 
 # --- more than two streams
@@ -632,12 +643,6 @@ def test_other_join_types_are_for_two_streams(how: str) -> None:
 
     assert f"how={how!r} is for two streams" in message
     assert "inner, left" in message
-
-
-def test_a_condition_of_a_left_join_of_many_streams_is_refused() -> None:
-    message = refusal(PredicateError, VIEWS, CLICKS, SALES, how="left", where="views.site = 'x'")
-
-    assert "which match" in message
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,10 @@ import polars as pl
 import pytest
 
 from watersmeet.cost.engine import Weights
-from watersmeet.plan.equi import plan_join
 from watersmeet.plan.explain import explain
+from watersmeet.plan.family import plan_join
 from watersmeet.rows.predicate import SqlPredicate
+from watersmeet.rows.terms import Term
 from watersmeet.spec.budget import Budget
 from watersmeet.spec.join import JOIN_TYPES
 from watersmeet.spec.stream import Column, Punctuation, StreamSpec
@@ -45,8 +46,8 @@ class EightShards:
     def weights(self) -> Weights:
         return WEIGHTS
 
-    def translate(self, sql: str) -> SqlPredicate:
-        return SqlPredicate(sql, (), pl.lit(True))
+    def translate(self, sql: str) -> tuple[Term, ...]:
+        return (Term(SqlPredicate(sql, (), pl.lit(True))),)
 
 
 def explained(*streams: StreamSpec, **arguments: Any) -> str:
@@ -292,8 +293,12 @@ def test_promises_say_what_lets_rows_leave() -> None:
     assert "purged after 100 punctuations, or when no rows come" in text
     assert "a row that its stream had promised not to bring stops the query" in text
     assert "emitted when all results they cover have left" in text
+    assert "closed keys are remembered for the life of the query" in text
     assert "WARNING" not in text
     both = explained(views, replace(clicks, arrival="clustered"), goal="memory", violations="drop")
     assert "reaches views.viewed_at + 5 min, or when clicks, which is clustered" in both
     assert "purged at once" in both
     assert "is dropped and counted" in both
+    assert "closed keys are remembered until the watermark has moved by 5 min" in both
+    unique = explained(views, replace(CLICKS, arrival="ordered"))
+    assert "closed keys are remembered" not in unique, "a number says which are closed"

@@ -12,6 +12,7 @@ from watersmeet.errors import (
     BudgetError,
     JoinTypeError,
     PlanError,
+    PredicateError,
     PunctuationError,
     StrategyError,
     UnboundedStateError,
@@ -74,7 +75,8 @@ def test_a_plain_call_is_planned_in_full() -> None:
     [
         ({"names": "abcdefghij"}, PlanError, "at most 9; 10 given"),
         ({"how": "full"}, JoinTypeError, "how='full' needs a key"),
-        ({"how": "left", "names": "abc"}, JoinTypeError, "is for two streams"),
+        ({"how": "left", "names": "abc"}, PredicateError, "with how='left' of 3 streams"),
+        ({"how": "semi", "names": "abc"}, JoinTypeError, "is for two streams"),
         ({"within": None}, UnboundedStateError, "within: missing"),
         ({"within": None, "how": "left", "unbounded": True}, WindowError, "how='left'"),
         ({"violations": "drop"}, PunctuationError, "this join has none"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import numpy as np
@@ -117,27 +118,60 @@ def test_no_rows_alone_are_no_piece() -> None:
     assert list(an_output("left", pa.int64()).alone(0, A, np.array([], dtype=np.int64))) == []
 
 
+#: One row of a kilobyte among ninety-nine of a few bytes.
+UNEVEN = pa.RecordBatch.from_pydict(
+    {
+        CODE: pa.array(range(100), pa.int64()),
+        TIME: instants(*range(100)),
+        "#1": pa.array([[0] * 128] + [[]] * 99, pa.list_(pa.int64())),
+    }
+)
+
+
 def test_a_piece_holds_fewer_rows_the_wider_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output, "PIECE_BYTES", A.nbytes)
-    pieces = list(an_output("left", pa.int64()).alone(0, A, np.zeros(7, dtype=np.int64)))
-    assert [len(piece) for piece in pieces] == [2, 2, 2, 1]
-
-
-def test_rows_that_do_not_fit_into_one_batch_come_in_several(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    # Given that, as with very wide values, no batch of more than three rows can be built,
-    build = Output._build
-
-    def narrow(self: Output, sides: dict, count: int, *, punctuation: bool) -> pa.RecordBatch:
-        if count > 3:
-            raise pa.ArrowInvalid("Take operation overflowed binary array capacity")
-        return build(self, sides, count, punctuation=punctuation)
-
-    monkeypatch.setattr(Output, "_build", narrow)
-    # when eight rows are asked for, then they come, in order, in batches that can be built.
-    positions = np.array([0, 1, 1, 0, 0, 1, 0, 1])
-    pieces = list(an_output("inner", pa.int64()).rows({0: (A, positions), 1: (B, 1 - positions)}))
-    assert max(len(piece) for piece in pieces) <= 3
+    # Given pieces of four kilobytes, each with room for the average row a hundred times,
+    monkeypatch.setattr(output, "PIECE_BYTES", 4096)
+    left = an_output("left", pa.int64())
+    # when the wide row alone is asked for, again and again, and then a narrow one,
+    positions = np.repeat([0, 1], [10, 205])
+    pieces = list(left.alone(0, UNEVEN, positions))
+    # then every piece takes what it may, and no more.
+    assert [len(piece) for piece in pieces] == [3, 3, 3, 1 + 152, 53]
+    assert max(piece.nbytes for piece in pieces) <= 2 * 4096  # the other stream's nulls included
     keys = [key for piece in pieces for key in piece.column("k").to_pylist()]
-    assert keys == [1 + int(position) for position in positions]
+    assert keys == positions.tolist()
+
+
+def test_combinations_are_cut_by_what_all_streams_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "PIECE_BYTES", 4096)
+    inner = an_output("inner", pa.int64())
+    wide = pa.RecordBatch.from_pydict(
+        {CODE: pa.array([0], pa.int64()), TIME: instants(0), "#1": pa.array(["x" * 1500])}
+    )
+    sides = {0: (UNEVEN, np.array([1, 0, 0, 2, 3])), 1: (wide, np.zeros(5, dtype=np.int64))}
+    pieces = list(inner.pieces(sides))
+    assert [len(piece[0][1]) for piece in pieces] == [1, 1, 1, 2]
+    assert [row for piece in pieces for row in piece[0][1].tolist()] == [1, 0, 0, 2, 3]
+
+
+def test_a_row_wider_than_a_piece_is_a_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "PIECE_BYTES", 100)
+    pieces = list(an_output("left", pa.int64()).alone(0, UNEVEN, np.array([1, 0, 2])))
+    assert [len(piece) for piece in pieces] == [1, 1, 1]
+
+
+def test_a_budget_makes_pieces_smaller() -> None:
+    inner = an_output("inner", pa.int64())
+    assert (inner.piece_bytes, inner.piece_rows) == (output.PIECE_BYTES, output.PIECE)
+    small = replace(inner, limit=1600)
+    assert (small.piece_bytes, small.piece_rows) == (1600, 100)
+
+
+def test_narrow_combinations_are_cut_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the widest one is known, and so narrow that pieces have many rows all the same."""
+    monkeypatch.setattr(output, "PIECE_BYTES", 4096)
+    left, sides = an_output("left", pa.int64()), {0: (UNEVEN, np.arange(1, 100).repeat(5))}
+    sizes = [len(piece[0][1]) for piece in left.pieces(sides, widest=25)]
+    assert sizes == [4096 // 25] * 3 + [495 - 3 * (4096 // 25)]
+    # What is wider is measured.
+    assert [len(piece[0][1]) for piece in left.pieces(sides, widest=1044)] == [204, 52, 204, 35]

@@ -16,7 +16,7 @@ from pyspark import cloudpickle
 from watersmeet.rows.predicate import SqlPredicate
 
 PRICE_BELOW_BID = SqlPredicate(
-    "views.price < clicks.bid", ((0, "price"), (1, "bid")), pl.col("0") < pl.col("1")
+    "views.price < clicks.bid", ((0, "price"), (1, "bid")), pl.col("0.price") < pl.col("1.bid")
 )
 
 NOON = dt.datetime(2024, 1, 1, 12, tzinfo=dt.UTC)

@@ -43,6 +43,7 @@ def events(
     value: str,
     batches: int = 3,
     rows: int = 40,
+    keys: int = 8,
     null_keys: bool = True,
     null_times: bool = True,
     end: bool = True,
@@ -57,7 +58,7 @@ def events(
         null_key = dice.random() < 0.1
         null_time = dice.random() < 0.05
         return (
-            None if null_keys and null_key else dice.randrange(8),
+            None if null_keys and null_key else dice.randrange(keys),
             None if null_times and null_time else at(60 * batch + dice.uniform(-50, 60)),
             next(numbers),
         )

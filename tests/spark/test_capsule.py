@@ -8,8 +8,9 @@ import pytest
 
 from watersmeet.rows.columns import CODE, PUNCTUATION, TIME, concat
 from watersmeet.rows.ipc import from_ipc
-from watersmeet.rows.route import ByKey
+from watersmeet.rows.route import ByKey, Everywhere
 from watersmeet.rows.shard import shard_numbers
+from watersmeet.spark import capsule as module
 from watersmeet.spark.capsule import CAPSULE_BYTES, Pack, payloads
 from watersmeet.spark.shards import shard_ids
 
@@ -20,10 +21,12 @@ def rows_of(codes: list[int | None], **columns: list[object]) -> pa.RecordBatch:
 
 
 def packed(pack: Pack, *batches: pa.RecordBatch) -> dict[int, list[pa.RecordBatch]]:
-    """The record batches in the capsules of each shard."""
+    """The record batches in the capsules of each shard, but for empty ones."""
     opened: dict[int, list[pa.RecordBatch]] = {}
     for capsules in pack(iter(batches)):
         for capsule in capsules.to_pylist():
+            if capsule["payload"] is None:
+                continue
             rows = from_ipc(capsule["payload"])
             greatest = max(row[TIME] for row in rows.to_pylist())
             assert (capsule["stream"], capsule["event_time"]) == (pack.stream, greatest)
@@ -49,7 +52,7 @@ def test_capsules_stay_small_because_spark_hands_over_many_at_once(count: int) -
     rows = rows_of(list(range(2000)), text=texts)
     opened = packed(Pack(0, ByKey(), tuple(shard_ids(count))), rows)
     parts = [part for parts in opened.values() for part in parts]
-    assert max(part.nbytes for part in parts) <= 1.1 * CAPSULE_BYTES
+    assert max(part.nbytes for part in parts) <= CAPSULE_BYTES
     assert len(parts) <= rows.nbytes / CAPSULE_BYTES + 2 * count
     assert sum(map(len, parts)) == 2000
 
@@ -57,6 +60,35 @@ def test_capsules_stay_small_because_spark_hands_over_many_at_once(count: int) -
 def test_a_row_larger_than_a_capsule_has_one_of_its_own() -> None:
     rows = rows_of([1, 2, 3], text=[b"x" * (3 * CAPSULE_BYTES)] * 3)
     assert [len(part) for part in packed(Pack(0, ByKey(), (0,)), rows)[0]] == [1, 1, 1]
+
+
+def test_a_wide_row_among_narrow_ones_does_not_make_a_capsule_of_many_wide_ones() -> None:
+    # Given rows of which the last ten are so wide that three of them fill a capsule,
+    widths = [1] * 990 + [CAPSULE_BYTES // 3 - 100] * 10
+    rows = rows_of(list(range(1000)), text=[b"x" * width for width in widths])
+    parts = packed(Pack(0, ByKey(), (0,)), rows)[0]
+    assert all(part.nbytes <= CAPSULE_BYTES for part in parts)
+    assert [len(part) for part in parts] == [992, 3, 3, 2]
+
+
+def test_rows_for_every_shard_come_in_batches_of_bounded_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Given batches of capsules of at most 64 kB, and rows for each of fifty shards,
+    monkeypatch.setattr(module, "PACK_BYTES", 64 << 10)
+    rows = rows_of([1, 2, 3], text=[b"x" * 10_000, b"x" * 200_000, b"y"])
+    pack = Pack(0, Everywhere(), tuple(range(50)))
+    # when they are packed, then only a single wide row makes a larger batch,
+    batches = list(pack.packed(rows))
+    full = [len(batch) - batch.column("payload").null_count for batch in batches]
+    sizes = [batch.nbytes for batch in batches]
+    assert all(size <= 70 << 10 or many == 1 for size, many in zip(sizes, full, strict=True))
+    # and every shard gets every row.
+    codes = {shard: [] for shard in range(50)}
+    for sent in (sent for batch in batches for sent in batch.to_pylist()):
+        if sent["payload"] is not None:
+            codes[sent["shard"]] += from_ipc(sent["payload"]).column(CODE).to_pylist()
+    assert codes == {shard: [1, 2, 3] for shard in range(50)}
 
 
 def test_a_punctuation_of_many_keys_goes_to_every_shard() -> None:

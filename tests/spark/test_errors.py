@@ -252,7 +252,7 @@ def test_a_mistake_is_named(rates: DataFrame, mistake: str) -> None:
     assert isinstance(caught.value, errors.PlanError)
 
 
-def test_a_session_without_rocksdb_is_told_the_setting(spark: SparkSession) -> None:
+def test_a_session_that_lacks_a_setting_is_told_so(spark: SparkSession) -> None:
     session = spark.newSession()
     session.conf.set(
         PROVIDER, "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"

@@ -98,13 +98,24 @@ def test_batch_dataframes_give_the_same(
     assert_same_rows(table(joined), expected(how))
 
 
-@pytest.mark.parametrize("how", ["full", "semi"])
-def test_a_condition_is_part_of_the_match(
-    spark: SparkSession, folders: Mapping[str, Path], how: str
-) -> None:
+def test_a_condition_is_part_of_the_match(spark: SparkSession, folders: Mapping[str, Path]) -> None:
     where = "views.view % 3 <> clicks.click % 3"
-    joined = wm.join(both(spark, folders), on="ad", within=WITHIN, how=how, where=where)
-    assert_same_rows(run(joined), expected(how, where))
+    joined = wm.join(both(spark, folders), on="ad", within=WITHIN, how="semi", where=where)
+    assert_same_rows(run(joined), expected("semi", where))
+
+
+def test_a_condition_alone_is_enough(spark: SparkSession, folders: Mapping[str, Path]) -> None:
+    further = "views.view % 3 <> clicks.click % 3"
+    where = f"""
+        views.ad = clicks.ad
+        AND clicks.clicked BETWEEN views.viewed - INTERVAL 45 SECONDS
+                               AND views.viewed + INTERVAL 20 SECONDS
+        AND {further}
+    """
+    plan = wm.plan(both(spark, folders), where=where, how="full")
+    assert "windows" in plan.explain()
+    assert f"{further}: evaluated" in plan.explain()
+    assert_same_rows(run(plan.dataframe()), expected("full", further))
 
 
 def test_a_stream_may_bring_its_own_watermark(
@@ -118,6 +129,34 @@ def test_a_stream_may_bring_its_own_watermark(
     ]
     joined = wm.join(streams, on="ad", within=WITHIN, how="left")
     assert_same_rows(run(joined), expected("left"))
+
+
+def test_all_shards_judge_a_stream_with_its_own_watermark_alike(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def rows(time: str, *keys: int) -> pa.Table:
+        return rows_of([(key, at(60)) for key in keys], ad=pa.int64(), **{time: TIMESTAMP})
+
+    # Given two shards, of which one stores rows and the other none,
+    streams = []
+    for name, time in (("views", "viewed"), ("clicks", "clicked")):
+        folder = write(tmp_path / name, [rows(time, 1)])
+        df = read(spark, folder).withWatermark(time, "0 seconds")
+        streams.append(wm.stream(df, name, time=time))
+    query = (
+        wm.join(streams, on="ad", within="1 hour")
+        .writeStream.format("noop")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .start()
+    )
+    # when a micro-batch without data has run under the watermark that they make,
+    query.processAllAvailable()
+    # then rows at that watermark are late in both.
+    write(tmp_path / "views", [rows("viewed", *range(20))], first=1)
+    query.processAllAvailable()
+    query.stop()
+    assert [step.late for step in wm.metrics(query)] == [0, 0, 20]
+    assert [step.steps for step in wm.metrics(query)] == [2, 2, 2]
 
 
 def test_metadata_of_a_file_is_no_watermark(spark: SparkSession, tmp_path: Path) -> None:

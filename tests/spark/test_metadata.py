@@ -126,6 +126,41 @@ def test_two_joins_are_chained_by_what_the_first_hands_on(
     assert sum(record.streams["read"].punctuations for record in last) == 16
 
 
+def test_punctuations_of_unique_keys_and_of_patterns_are_handed_on(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    # Given carts and payments of shops, each once. In a micro-batch there are so many that closed
+    # keys become segments; those of the one before are over, and all of its shop.
+    schema = pa.schema([("shop", pa.string()), ("cart", pa.int64()), ("over", pa.bool_())])
+    carts, over = range(400), [(f"shop {b}", cart, True) for b in range(4) for cart in range(400)]
+    for name in ("carts", "payments"):
+        tables = []
+        for b in range(4):
+            values: list[tuple[Any, ...]] = [(f"shop {b}", cart, False) for cart in carts]
+            if b:
+                values += [(f"shop {b - 1}", None, True)]
+                values += over[400 * b - 400 : 400 * b] if name == "carts" else []
+            tables.append(rows(schema, values))
+        write(tmp_path / name, tables)
+    ends = wm.Punctuation(when="over")
+    both = [
+        wm.stream(read(spark, tmp_path / name), name, unique=True, punctuation=ends)
+        for name in ("carts", "payments")
+    ]
+    # When they are joined, then every pair leaves, and after it every punctuation, once: those of
+    # carts, and those of the shop of both streams.
+    query = start(wm.join(both, on=["shop", "cart"], goal="memory", emit_punctuations=True))
+    found = result(spark, query)
+    handed = Counter(zip(found["shop"].to_pylist(), found["cart"].to_pylist(), strict=True))
+    for b in range(4):
+        counts = [handed[f"shop {b}", cart] for cart in carts]
+        assert counts == [2 if b < 3 else 1] * 400
+        assert handed[f"shop {b}", None] == (2 if b < 3 else 0)
+    records = [record for record in wm.metrics(query) if record.rows]
+    assert sum(record.streams["carts"].propagated for record in records) == 3 * 401
+    assert {stream.state_rows for record in records for stream in record.streams.values()} == {0}
+
+
 def test_a_broken_promise_stops_the_query_and_says_whose(
     spark: SparkSession, tmp_path: Path
 ) -> None:

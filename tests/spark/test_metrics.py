@@ -92,6 +92,7 @@ def test_work_is_counted(query: StreamingQuery) -> None:
     assert [record.probes > 0 for record in records] == [True, True, True, False, False]
     assert sum(record.cache_hits for record in records) > 0
     assert sum(record.cache_misses for record in records) == 0
+    assert sum(record.cache_damaged + record.cache_unsaved for record in records) == 0
     assert all(record.step_ms > 0 for record in records)
     assert [record.steps for record in records[:4]] == [2, 2, 2, 2], "both shards take each step"
 

@@ -40,10 +40,10 @@ ROOT = Path(__file__).parents[2]
 PATIENCE = 300
 
 
-def views_and_clicks(folder: Path, batches: int) -> pa.Table:
+def views_and_clicks(folder: Path, batches: int, **sizes: int) -> pa.Table:
     """Writes the streams' files; gives the left join's result."""
-    views = events(6, key="ad", time="viewed", value="view", batches=batches)
-    clicks = events(7, key="ad", time="clicked", value="click", batches=batches)
+    views = events(6, key="ad", time="viewed", value="view", batches=batches, **sizes)
+    clicks = events(7, key="ad", time="clicked", value="click", batches=batches, **sizes)
     write(folder / "views", views)
     write(folder / "clicks", clicks)
     streams = {
@@ -54,11 +54,13 @@ def views_and_clicks(folder: Path, batches: int) -> pa.Table:
 
 
 class Driver:
-    """The query of ``recovery_query.py`` in a process group of its own."""
+    """The query of ``recovery_query.py``, or of another such module, in a process group of its
+    own."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
-        command = [sys.executable, "-m", "tests.spark.recovery_query", str(folder), *options]
-        environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
+    def __init__(self, folder: Path, *options: str, query: str = "recovery_query") -> None:
+        command = [sys.executable, "-m", f"tests.spark.{query}", str(folder), *options]
+        path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+        environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": path}
         # The process group is the driver's, its JVM's, and their workers'.
         self.process = subprocess.Popen(
             command,
@@ -104,8 +106,8 @@ class Driver:
 
 
 @contextmanager
-def driver(folder: Path, *options: str) -> Iterator[Driver]:
-    running = Driver(folder, *options)
+def driver(folder: Path, *options: str, query: str = "recovery_query") -> Iterator[Driver]:
+    running = Driver(folder, *options, query=query)
     try:
         yield running
     finally:
@@ -152,6 +154,29 @@ def test_a_query_goes_on_when_an_executor_is_killed(spark: SparkSession, tmp_pat
         query.wait_for("done")
         assert query.process.wait(PATIENCE) == 0
     assert_same_rows(table(spark.read.parquet(str(tmp_path / "out"))), wanted)
+
+
+def test_the_state_of_two_executions_of_a_micro_batch_is_not_mixed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Both leave state of the same version, with other parts in it. One executor has the first
+    one's in memory. The files must be of the other's, or of the first's: not of both."""
+    # Parts too large to be kept in the manifest.
+    wanted = views_and_clicks(tmp_path, 4, rows=1000, keys=400)
+    with driver(tmp_path, query="twice_query") as query:
+        # Given a task that fails after its state's commit, runs again on another executor, which
+        # is then killed, so that the next micro-batch runs where the first execution did,
+        first, second, third = (
+            query.wait_for(f"batch {batch}, attempt {attempt}: (.*)")[1]
+            for batch, attempt in ((1, 0), (1, 1), (2, 0))
+        )
+        assert first == third != second
+        # when the query is started again, and no cache hides what is missing in the store,
+        query.wait_for("done")
+        assert query.process.wait(PATIENCE) == 0
+    # then there is every result once.
+    result = spark.read.parquet(str(tmp_path / "out")).drop("batch")
+    assert_same_rows(table(result), wanted)
 
 
 def left_join(spark: SparkSession, folder: Path, **options: Any) -> DataFrame:
@@ -207,7 +232,12 @@ def halfway(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ha
 
 def test_the_cache_folder_may_be_deleted(halfway: Halfway) -> None:
     session, folder = halfway.session, halfway.folder
-    assert list((folder / "cache").iterdir())
+    # Given what the workers have put into a folder of their own,
+    (own,) = (folder / "cache").iterdir()
+    assert own.name.startswith(f"watersmeet-{os.geteuid()}-")
+    assert own.stat().st_mode & 0o777 == 0o700
+    assert list(own.glob("*.segment"))
+    # when all of it is deleted, then the query goes on as if nothing had happened.
     shutil.rmtree(folder / "cache")
     append(left_join(session, folder), folder / "out", folder / "checkpoint")
     assert_same_rows(table(session.read.parquet(str(folder / "out"))), halfway.wanted)

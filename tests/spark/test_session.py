@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
+from watersmeet.cost import calibration
 from watersmeet.spark.session import SETTINGS, check
 
 pytestmark = pytest.mark.spark
@@ -39,3 +41,13 @@ def test_workers_run_the_python_that_started_the_session(spark: SparkSession) ->
     version = subprocess.run([found[0], "--version"], capture_output=True, text=True, check=True)
     assert version.stdout.split()[1] == sys.version.split()[0]
     assert found == [sys.executable]
+
+
+def test_planning_leaves_the_cache_to_the_workers(spark: SparkSession, tmp_path: Path) -> None:
+    """A driver that made the folder would lock out executors of another user."""
+    session = spark.newSession()
+    session.conf.set("spark.watersmeet.cache.folder", str(tmp_path / "cache"))
+    calibration.forget()
+    rows = session.createDataFrame([(1,)], "k bigint")
+    wm.plan([wm.stream(rows, "a"), wm.stream(rows, "b")], on="k", unbounded=True)
+    assert not (tmp_path / "cache").exists()

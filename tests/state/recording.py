@@ -1,4 +1,4 @@
-"""A store that remembers what was asked of it."""
+"""Stores that remember what was asked of them."""
 
 from __future__ import annotations
 
@@ -25,3 +25,15 @@ class RecordingStore(MemoryStore):
     def delete(self, name: str) -> None:
         self.deletes.append(name)
         super().delete(name)
+
+
+class CountingStore(MemoryStore):
+    """A store that counts the bytes that are put into it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = 0
+
+    def put(self, name: str, value: bytes) -> None:
+        self.written += len(name) + len(value)
+        super().put(name, value)

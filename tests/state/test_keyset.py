@@ -29,7 +29,7 @@ def test_it_holds_what_was_put_in_and_nothing_else(batches: list[list[tuple[int,
     # Ascending, disjoint, with gaps.
     assert all(low <= high for low, high in zip(keys.low, keys.high, strict=True))
     assert all(end + 1 < start for end, start in zip(keys.high, keys.low[1:], strict=False))
-    copy = KeySet.from_bytes(keys.to_bytes())
+    copy = KeySet.from_rows(keys.to_rows())
     assert copy.low.tolist() == keys.low.tolist()
     assert copy.high.tolist() == keys.high.tolist()
 

@@ -176,3 +176,20 @@ def test_rows_of_every_type_survive_the_store(column: pa.Array) -> None:
     # A slice is stored without the rest of its buffers.
     assert decode(encode(rows.slice(1, 1))).equals(rows.slice(1, 1))
     assert concat([decode(encode(rows.slice(0, 1))), decode(encode(rows.slice(1)))]).equals(rows)
+
+
+def test_what_the_widest_row_takes_is_known_without_measuring_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Given segments of which one has a wide row,
+    segments = [
+        Segment.of(rows_of([(1, 1), (2, 2)]).append_column("text", pa.array(["x", "y" * width])))
+        for width in (1, 500)
+    ]
+    assert [segment.widest for segment in segments] == [8 + 8 + 8 + 4 + 1, 8 + 8 + 8 + 4 + 500]
+    # when they are merged, and written to the cache and read again,
+    copies = [Segment.from_batch(segment.to_batch()) for segment in segments]
+    monkeypatch.setattr("watersmeet.state.segment.row_bytes", None)
+    # then nothing is measured.
+    assert [copy.widest for copy in copies] == [29, 528]
+    assert Segment.merge(copies).widest == 528

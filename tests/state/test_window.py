@@ -22,7 +22,7 @@ from watersmeet.state.manifest import Entry
 from watersmeet.state.segment import Segment
 from watersmeet.state.shard import ShardState
 from watersmeet.state.store import MemoryStore
-from watersmeet.state.window import CacheCounts, Window
+from watersmeet.state.window import Window
 
 LENGTH = 8000
 SLOT = LENGTH // 8
@@ -31,13 +31,14 @@ SLOT = LENGTH // 8
 @pytest.fixture
 def window(tmp_path: Path) -> Window:
     cache = SegmentCache(str(tmp_path / "cache"), 1 << 30)
-    return Window([], LENGTH, SLOT, MemoryStore(), cache, CacheCounts())
+    return Window([], LENGTH, SLOT, MemoryStore(), cache)
 
 
 def reopened(window: Window, *, cached: bool = True) -> Window:
     """The same window, as the next batch finds it."""
-    cache = window.cache if cached else SegmentCache(window.cache.folder + "-empty", 0)
-    return Window(window.entries, window.length, window.slot, window.store, cache, CacheCounts())
+    folder = window.cache.configured if cached else f"{window.cache.configured}-empty"
+    cache = SegmentCache(folder, window.cache.capacity if cached else 0)
+    return Window(window.entries, window.length, window.slot, window.store, cache)
 
 
 def add(window: Window, *numbers: int, time: int = 0, marked: tuple[int, ...] = ()) -> Entry:
@@ -96,10 +97,10 @@ def test_a_segment_is_read_from_the_cache_else_from_the_store(window: Window) ->
     commit(window)
     hot, cold = reopened(window), reopened(window, cached=False)
     assert hot.open(entry).rows.equals(cold.open(entry).rows)
-    assert (hot.counts.hits, hot.counts.misses) == (1, 0)
-    assert (cold.counts.hits, cold.counts.misses) == (0, 1)
+    assert (hot.cache.counts.hits, hot.cache.counts.misses) == (1, 0)
+    assert (cold.cache.counts.hits, cold.cache.counts.misses) == (0, 1)
     hot.open(entry)
-    assert (hot.counts.hits, hot.counts.misses) == (1, 0), "opened once a step"
+    assert (hot.cache.counts.hits, hot.cache.counts.misses) == (1, 0), "opened once a step"
 
 
 def test_a_cached_segment_of_the_wrong_length_is_a_miss(window: Window) -> None:
@@ -108,7 +109,7 @@ def test_a_cached_segment_of_the_wrong_length_is_a_miss(window: Window) -> None:
     window.cache.save(entry.id, Segment.of(rows_of([(1, 0)])))
     again = reopened(window)
     assert len(again.open(entry)) == 3
-    assert again.counts.misses == 1
+    assert again.cache.counts.misses == 1
     assert len(reopened(window).open(entry)) == 3
 
 
@@ -145,7 +146,7 @@ def test_what_does_not_outlive_its_step_is_not_written(window: Window) -> None:
 def test_a_part_that_is_merged_away_in_its_step_is_never_written(tmp_path: Path) -> None:
     # Given segments of one step, some with bitmaps,
     store, cache = RecordingStore(), SegmentCache(str(tmp_path / "cache"), 1 << 30)
-    window = Window([], LENGTH, SLOT, store, cache, CacheCounts())
+    window = Window([], LENGTH, SLOT, store, cache)
     for number in range(compaction.FAN):
         window.discard(add(window, number, number + 10, marked=(number,)), np.array([1]))
     # when they are merged at its end,
@@ -160,7 +161,7 @@ def test_a_part_that_is_merged_away_in_its_step_is_never_written(tmp_path: Path)
 
 def test_reading_a_bitmap_writes_nothing(tmp_path: Path) -> None:
     store, cache = RecordingStore(), SegmentCache(str(tmp_path / "cache"), 1 << 30)
-    window = Window([], LENGTH, SLOT, store, cache, CacheCounts())
+    window = Window([], LENGTH, SLOT, store, cache)
     window.discard(add(window, 1, 2, 3, marked=(1,)), np.array([1]))
     commit(window)
     store.writes.clear()
@@ -333,9 +334,7 @@ def test_any_history_keeps_what_it_must(
 ) -> None:
     """A model beside the window: which rows are alive, and which of them are marked."""
     folder = tmp_path_factory.mktemp("cache")
-    window = Window(
-        [], LENGTH, SLOT, MemoryStore(), SegmentCache(str(folder), 1 << 30), CacheCounts()
-    )
+    window = Window([], LENGTH, SLOT, MemoryStore(), SegmentCache(str(folder), 1 << 30))
     alive: dict[int, int] = {}
     marked: set[int] = set()
     now = number = 0
@@ -346,7 +345,7 @@ def test_any_history_keeps_what_it_must(
         for arriving, passed, marks, lost in steps:
             window = reopened(window)
             if lost:
-                for file in folder.iterdir():
+                for file in folder.glob("*/*.segment"):
                     file.unlink()
             now += passed
             for entry in [e for e in window.entries if e.max_time <= now - LENGTH]:

@@ -20,6 +20,8 @@ import pyarrow as pa
 from watersmeet.cost.engine import Weights
 from watersmeet.rows.columns import CODE, TIME
 from watersmeet.state.cache import SegmentCache
+from watersmeet.state.cache.file import whole_file
+from watersmeet.state.cache.folder import cache_folder
 from watersmeet.state.probe import probe
 from watersmeet.state.segment import Segment
 
@@ -33,11 +35,11 @@ _VERSION = 1
 _known: list[Weights] = []
 
 
-def weights(folder: str) -> Weights:
-    """This machine's weights: as this process knows them, from the folder, or measured now and
-    put there."""
+def weights(configured: str | None = None) -> Weights:
+    """This machine's weights: as this process knows them, from the folder of the local cache (see
+    :func:`~watersmeet.state.cache.folder.cache_folder`), or measured now and put there."""
     if not _known:
-        _known.append(_read_or_measured(folder))
+        _known.append(_read_or_measured(cache_folder(configured).path))
     return _known[0]
 
 
@@ -46,17 +48,15 @@ def forget() -> None:
     _known.clear()
 
 
-def _read_or_measured(folder: str) -> Weights:
+def _read_or_measured(folder: str | None) -> Weights:
+    if folder is None:
+        return measure()
     path = os.path.join(folder, f"weights-{_VERSION}.json")
     with contextlib.suppress(OSError, ValueError, TypeError), open(path) as file:
         return Weights(**json.load(file))
     measured = measure()
-    with contextlib.suppress(OSError):
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        temporary = f"{path}.{os.getpid()}.tmp"
-        with open(temporary, "w") as file:
-            json.dump(asdict(measured), file)
-        os.replace(temporary, path)
+    with contextlib.suppress(OSError), whole_file(path) as temporary, open(temporary, "w") as file:
+        json.dump(asdict(measured), file)
     return measured
 
 

@@ -78,6 +78,8 @@ class Counters:
     capped: int = 0
     cache_hits: int = 0
     cache_misses: int = 0
+    cache_damaged: int = 0
+    cache_unsaved: int = 0
     step_ms: int = 0
     steps: int = field(default=1)
 
@@ -154,12 +156,18 @@ def _add(total: Any, more: Any) -> None:
             setattr(total, number.name, getattr(total, number.name) + getattr(more, number.name))
 
 
-def count_windows(state: ShardState, counters: Counters) -> None:
-    """Count what the windows of a shard hold, one window for each stream."""
-    for stream, window in zip(counters.streams, state.windows, strict=True):
+def count_windows(
+    state: ShardState, counters: Counters, streams: Sequence[int] | None = None
+) -> None:
+    """Count what the windows of a shard hold, one window for each stream, or for each of some
+    ``streams``."""
+    held = counters.streams if streams is None else [counters.streams[i] for i in streams]
+    for stream, window in zip(held, state.windows, strict=True):
         stream.expired = window.expired
         stream.state_rows = window.rows
         stream.state_bytes = total_bytes(window.entries)
         stream.segments = len(window.entries)
-    counters.cache_hits = state.cache_counts.hits
-    counters.cache_misses = state.cache_counts.misses
+    cache = state.cache.counts
+    counters.cache_hits, counters.cache_misses = cache.hits, cache.misses
+    counters.cache_damaged, counters.cache_unsaved = cache.damaged, cache.unsaved
+    counters.notes += cache.notes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from watersmeet.cost.engine import Weights
-from watersmeet.rows.predicate import Predicate
+from watersmeet.rows.terms import Term
 
 
 class Backend(Protocol):
@@ -22,5 +22,5 @@ class Backend(Protocol):
     def weights(self) -> Weights:
         """How fast the machine is."""
 
-    def translate(self, sql: str) -> Predicate:
-        """The predicate of a condition in SQL over the streams."""
+    def translate(self, sql: str) -> tuple[Term, ...]:
+        """The terms of a condition in SQL over the streams."""

@@ -1,7 +1,8 @@
 """From the arguments of a call to a planned equality join: spec, policy and predicate.
 
 Every argument is checked here and nowhere else, in this order: the streams by themselves,
-the join type, the keys, the windows, what bounds the state, the condition, the result's names.
+the join type, the keys, the windows, what bounds the state, the condition, the result's names. A
+condition in SQL is read before, because keys and windows may be in it.
 
 What bounds the state. A row of stream i can match only rows whose time is at most its own plus
 ``windows[i]``, and rows behind the watermark are dropped as they arrive. So it is useless, and
@@ -20,11 +21,8 @@ from typing import Any
 
 from watersmeet.errors import (
     JoinTypeError,
-    PredicateError,
     PunctuationError,
     StrategyError,
-    UnboundedStateError,
-    WindowError,
 )
 from watersmeet.plan.arguments import by_stream, check_flag, one_of, refuse_tuning
 from watersmeet.plan.backend import Backend
@@ -32,10 +30,10 @@ from watersmeet.plan.budget import checked_budget
 from watersmeet.plan.join import (
     JoinPlan,
     all_of,
+    check_may_be_unbounded,
     conditions_of,
     join_name,
     join_type,
-    predicates_of,
     texts_of,
     window_lengths,
 )
@@ -49,7 +47,7 @@ from watersmeet.plan.promises import (
     closed_by_promises,
 )
 from watersmeet.plan.streams import check_streams, with_time
-from watersmeet.rows.predicate import AllOf
+from watersmeet.plan.where.matching import Matching
 from watersmeet.spec.budget import Budget
 from watersmeet.spec.equi import VIOLATIONS, EquiSpec
 from watersmeet.spec.join import GOALS, MULTIWAY_JOIN_TYPES
@@ -80,18 +78,20 @@ def equi_spec(
     violations: str = "fail",
     emit_punctuations: bool = False,
     tuning: Tuning | None = None,
+    unlimited: Sequence[str] = (),
 ) -> EquiSpec:
     """The spec of an equality join of streams; or what is wrong with the call.
 
     ``within`` is a duration (text or :class:`~datetime.timedelta`), a dict from every stream's
-    name to one, or None. The spec's ``unbounded`` tells whether the state really is unbounded,
-    not just whether that would have been allowed.
+    name to one, or None. ``unlimited`` are the differences of times that ``where`` should have
+    limited for there to be windows. The spec's ``unbounded`` tells whether the state really is
+    unbounded, not just whether that would have been allowed.
     """
     check_streams(streams)
     streams = tuple(with_time(stream) for stream in streams)
     how = join_type(how)
     if len(streams) > 2:
-        _check_multiway(streams, how, where)
+        _check_multiway(streams, how)
     keys = resolved_keys(streams, on)
     key_types = compared_types(streams, keys)
     windows = window_lengths(streams, within)
@@ -100,7 +100,7 @@ def equi_spec(
     check_promises(streams, key_types, emit_punctuations, how)
     free = streams[0].streaming and within is None and not closed_by_promises(streams)
     if free:
-        _check_may_be_unbounded(how, unbounded)
+        check_may_be_unbounded(how, unbounded, unlimited)
     elif streams[0].streaming and within is None:
         check_provable(streams, how)
     spec = EquiSpec(
@@ -122,16 +122,27 @@ def equi_spec(
     return replace(spec, output=result_columns(spec))
 
 
-def plan_join(streams: Sequence[StreamSpec], backend: Backend, **options: Any) -> EquiPlan:
-    """Plan a join for a backend; ``options`` are those of :func:`equi_spec`."""
-    spec = equi_spec(streams, **options)
-    predicates = predicates_of(options.get("where"), spec.streams, backend)
-    predicate = AllOf(predicates) if len(predicates) > 1 else next(iter(predicates), None)
+def plan_join(
+    streams: Sequence[StreamSpec],
+    backend: Backend,
+    matching: Matching,
+    **options: Any,
+) -> EquiPlan:
+    """Plan a join for a backend, given what must match; ``options`` are the other arguments of
+    :func:`equi_spec`."""
+    spec = equi_spec(
+        streams,
+        on=matching.on,
+        within=matching.within,
+        where=matching.where,
+        unlimited=matching.unlimited,
+        **options,
+    )
     policy = equi_policy(spec, shards=backend.shards, cores=backend.cores, weights=backend.weights)
-    return EquiPlan(spec=spec, policy=policy, predicate=predicate)
+    return EquiPlan(spec, policy, matching.predicate, matching.reading)
 
 
-# --- the join type, the condition, the flag
+# --- the join type, the tuning
 
 
 def _tuning(streams: Sequence[StreamSpec], tuning: object) -> Tuning:
@@ -156,20 +167,13 @@ def _tuning(streams: Sequence[StreamSpec], tuning: object) -> Tuning:
     return tuning
 
 
-def _check_multiway(streams: Sequence[StreamSpec], how: str, where: object) -> None:
+def _check_multiway(streams: Sequence[StreamSpec], how: str) -> None:
     """What a join of more than two streams cannot do."""
     count = len(streams)
     if how not in MULTIWAY_JOIN_TYPES:
         raise JoinTypeError(
             f"how={how!r} is for two streams; a join of {count} is one of "
             f"{', '.join(MULTIWAY_JOIN_TYPES)}. Join two of them first, or give how='left'."
-        )
-    if how == "left" and where is not None:
-        shown = all_of(texts_of(conditions_of(where)))
-        raise PredicateError(
-            f"where={shown!r} with how='left' of {count} streams: it would not be clear which "
-            "match it is a condition of. Filter the streams before the join, or the result after "
-            "it, or join two streams at a time."
         )
     for stream in streams:
         if stream.closes:
@@ -187,22 +191,4 @@ def _check_driver(streams: Sequence[StreamSpec], driver: object) -> None:
         raise StrategyError(
             f"tuning: driver='timestamp' processes rows in the order of their times, and "
             f"{', '.join(untimed)} has none. Give its time column, or another driver."
-        )
-
-
-# --- what bounds the state
-
-
-def _check_may_be_unbounded(how: str, unbounded: bool) -> None:
-    if how not in ("inner", "semi"):
-        raise WindowError(
-            f"within: missing, and how={how!r} on streams cannot do without it, not even with "
-            "unbounded=True: a match could always still come, so the watermark can never prove "
-            'that a row stays unmatched. Give within="1 hour", or as long as a match may take.'
-        )
-    if not unbounded:
-        raise UnboundedStateError(
-            "within: missing, so nothing would ever leave the state: every row would wait for "
-            'a match for ever. Give within="1 hour", or as long as a match may take; '
-            "if the streams really are small, unbounded=True."
         )

@@ -14,11 +14,11 @@ from watersmeet.errors import (
     PlanError,
     PredicateError,
     TimeColumnError,
+    UnboundedStateError,
+    WindowError,
     did_you_mean,
 )
 from watersmeet.plan.arguments import by_stream
-from watersmeet.plan.backend import Backend
-from watersmeet.plan.predicates import bound
 from watersmeet.plan.streams import time_example
 from watersmeet.rows.predicate import Predicate
 from watersmeet.spec.join import JOIN_TYPES, How, JoinSpec
@@ -42,11 +42,13 @@ _EXAMPLE = "like 'views.price < clicks.bid'"
 
 @dataclass(frozen=True)
 class JoinPlan:
-    """A planned join: what was asked for, how it runs, and its further condition."""
+    """A planned join: what was asked for, how it runs, and its further condition. ``reading`` says
+    what was made of ``where``, for people to read."""
 
     spec: JoinSpec
     policy: Any
     predicate: Predicate | None
+    reading: tuple[str, ...] = ()
 
 
 def join_type(how: object) -> str:
@@ -114,18 +116,6 @@ def _check_condition(condition: object, where: object) -> None:
         raise PredicateError(f"where={where!r} is empty. Give SQL text {_EXAMPLE}, or None.")
 
 
-def predicates_of(
-    where: object, streams: Sequence[StreamSpec], backend: Backend
-) -> tuple[Predicate, ...]:
-    """The conditions, as operators evaluate them."""
-    return tuple(
-        bound(condition, streams)
-        if isinstance(condition, PredicateFunction)
-        else backend.translate(condition)
-        for condition in conditions_of(where)
-    )
-
-
 def window_lengths(streams: Sequence[StreamSpec], within: object) -> tuple[int | None, ...]:
     if within is None:
         return tuple(None for _ in streams)
@@ -144,3 +134,23 @@ def window_lengths(streams: Sequence[StreamSpec], within: object) -> tuple[int |
                 f"Give its time column: {time_example(stream)}."
             )
     return tuple(windows)
+
+
+def check_may_be_unbounded(how: str, unbounded: bool, unlimited: Sequence[str]) -> None:
+    """Nothing bounds the state: is that what was asked for? ``unlimited`` are the differences of
+    times that ``where`` should have limited for there to be windows."""
+    missing = "within: missing"
+    if unlimited:
+        missing += f", and where does not limit {' and '.join(unlimited)}"
+    if how not in ("inner", "semi"):
+        raise WindowError(
+            f"{missing}, and how={how!r} on streams cannot do without it, not even with "
+            "unbounded=True: a match could always still come, so the watermark can never prove "
+            'that a row stays unmatched. Give within="1 hour", or as long as a match may take.'
+        )
+    if not unbounded:
+        raise UnboundedStateError(
+            f"{missing}, so nothing would ever leave the state: every row would wait for "
+            'a match for ever. Give within="1 hour", or as long as a match may take; '
+            "if the streams really are small, unbounded=True."
+        )

@@ -59,6 +59,13 @@ def check_promises(
             f"emit_punctuations=True with how={how!r}: a semi or anti join emits rows of the "
             "first stream as they are. Use an inner or outer join."
         )
+    for stream in streams:
+        if emit and not stream.closes:
+            raise PunctuationError(
+                f"emit_punctuations=True, but {stream.name} never closes its keys, so a result of "
+                "any key could always still come, and no punctuation could be emitted. Give "
+                f"{stream.name} punctuation=wm.Punctuation(when=...), unique=True or an arrival."
+            )
 
 
 def closed_by_promises(streams: Sequence[StreamSpec]) -> bool:

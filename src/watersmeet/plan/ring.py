@@ -16,8 +16,6 @@ from watersmeet.errors import (
     PlanError,
     PunctuationError,
     StrategyError,
-    UnboundedStateError,
-    WindowError,
 )
 from watersmeet.plan.arguments import check_flag, one_of, refuse_tuning
 from watersmeet.plan.backend import Backend
@@ -25,16 +23,15 @@ from watersmeet.plan.budget import checked_budget
 from watersmeet.plan.join import (
     JoinPlan,
     all_of,
-    conditions_of,
+    check_may_be_unbounded,
     join_name,
     join_type,
-    predicates_of,
-    texts_of,
     window_lengths,
 )
 from watersmeet.plan.naming import result_columns
 from watersmeet.plan.policy import ring_policy
 from watersmeet.plan.streams import check_streams, with_time
+from watersmeet.plan.where.matching import Matching
 from watersmeet.rows.predicate import Predicate
 from watersmeet.spec.budget import Budget
 from watersmeet.spec.join import GOALS
@@ -57,10 +54,9 @@ class RingPlan(JoinPlan):
 def ring_spec(
     streams: Sequence[StreamSpec],
     *,
-    on: None = None,
+    conditions: Sequence[str],
     within: object = None,
     how: str = "inner",
-    where: object = None,
     name: str | None = None,
     goal: str = "throughput",
     budget: Budget | None = None,
@@ -68,8 +64,11 @@ def ring_spec(
     violations: str = "fail",
     emit_punctuations: bool = False,
     tuning: Tuning | None = None,
+    unlimited: Sequence[str] = (),
 ) -> RingSpec:
-    """The spec of a join without a key; or what is wrong with the call."""
+    """The spec of a join without a key; or what is wrong with the call. ``conditions`` are what
+    must hold, for people to read; ``unlimited`` are the differences of times that ``where`` should
+    have limited for there to be windows."""
     check_streams(streams)
     streams = tuple(with_time(stream) for stream in streams)
     how = _checked_type(join_type(how), streams)
@@ -78,30 +77,38 @@ def ring_spec(
     check_flag(unbounded, argument="unbounded")
     free = streams[0].streaming and any(window is None for window in windows)
     if free:
-        _check_may_be_unbounded(how, unbounded)
-    texts = texts_of(conditions_of(where))
+        check_may_be_unbounded(how, unbounded, unlimited)
     spec = RingSpec(
         name=join_name(name, how, streams),
         streams=streams,
         windows=windows,
         how=how,
-        where=all_of(texts),
+        where=all_of(conditions),
         unbounded=free,
         output=(),
         budget=_checked_budget(streams, budget, how),
         goal=one_of(goal, GOALS, argument="goal"),
-        conditions=texts,
+        conditions=tuple(conditions),
         tuning=_checked_tuning(streams, tuning),
     )
     return replace(spec, output=result_columns(spec))
 
 
-def plan_join(streams: Sequence[StreamSpec], backend: Backend, **options: Any) -> RingPlan:
-    """Plan a join for a backend; ``options`` are those of :func:`ring_spec`."""
-    spec = ring_spec(streams, **options)
-    predicates = predicates_of(options.get("where"), spec.streams, backend)
+def plan_join(
+    streams: Sequence[StreamSpec], backend: Backend, matching: Matching, **options: Any
+) -> RingPlan:
+    """Plan a join for a backend, given what must match; ``options`` are the other arguments of
+    :func:`ring_spec`."""
+    predicates = (*(term.predicate for term in matching.terms), *matching.functions)
+    spec = ring_spec(
+        streams,
+        conditions=list(dict.fromkeys(predicate.text for predicate in predicates)),
+        within=matching.within,
+        unlimited=matching.unlimited,
+        **options,
+    )
     policy = ring_policy(spec, predicates, shards=backend.shards)
-    return RingPlan(spec=spec, policy=policy, predicate=None, predicates=predicates)
+    return RingPlan(spec, policy, None, matching.reading, predicates)
 
 
 def _checked_type(how: str, streams: Sequence[StreamSpec]) -> str:
@@ -137,21 +144,6 @@ def _check_promises(
         raise PunctuationError(
             "violations and emit_punctuations are about the key, and this join has none. Give "
             "on=..., or leave them out."
-        )
-
-
-def _check_may_be_unbounded(how: str, unbounded: bool) -> None:
-    if how not in ("inner", "semi"):
-        raise WindowError(
-            f"within: missing, and how={how!r} on streams cannot do without it, not even with "
-            "unbounded=True: a match could always still come, so the watermark can never prove "
-            'that a row stays unmatched. Give within="1 hour", or as long as a match may take.'
-        )
-    if not unbounded:
-        raise UnboundedStateError(
-            "within: missing, so nothing would ever leave the state: every row would be compared "
-            'with all others for ever. Give within="1 hour", or as long as a match may take; '
-            "if the streams really are small, unbounded=True."
         )
 
 

@@ -36,12 +36,21 @@ def check_key_type(type: str, *, column: str) -> None:
             f"what the collation {collated[1]} means. Join on a column without a collation: "
             'F.collate(column, "UTF8_BINARY"), or that of F.lower(column).'
         )
-    if type not in _OTHER_ATOMIC and not _is_number(type):
+    if not may_be_key(type):
         raise UnsupportedTypeError(
             f"on: {column} is of type {type!r}, which cannot be a key. A key is a boolean, a "
             "number, a string, a binary, a date or a timestamp; of a struct, select the field "
             "as a column of its own."
         )
+
+
+def may_be_key(type: str) -> bool:
+    """May a column of the type be a key?
+
+    >>> may_be_key("decimal(10,2)"), may_be_key("array<int>")
+    (True, False)
+    """
+    return type in _OTHER_ATOMIC or _is_number(type)
 
 
 def common_type(types: Sequence[str]) -> str | None:

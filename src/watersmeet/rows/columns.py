@@ -29,6 +29,8 @@ CHECK = "#check"
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+#: Where rows are, in a record batch.
+Positions = npt.NDArray[np.integer]
 
 
 def key_name(position: int) -> str:

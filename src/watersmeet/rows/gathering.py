@@ -1,4 +1,8 @@
-"""Gathering small batches into larger ones: large enough to be cheap, small enough to stream."""
+"""Gathering small batches into larger ones: large enough to be cheap, small enough to stream.
+
+Invariant: what is gathered takes less than twice the limit. A batch that is large enough by itself
+is handed on as it is.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +29,12 @@ class Gathering:
 
     def add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Take a batch; all that waits, if that is enough by now."""
+        size = batch.nbytes
+        if size >= self._limits[1]:
+            yield from self.rest()
         self._waiting.append(batch)
         self._rows += len(batch)
-        self._size += batch.nbytes
+        self._size += size
         if self._rows >= self._limits[0] or self._size >= self._limits[1]:
             yield from self.rest()
 

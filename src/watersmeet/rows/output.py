@@ -1,4 +1,9 @@
-"""From matched positions to rows of the result."""
+"""From matched positions to rows of the result.
+
+Invariant: a batch of results has at most :data:`PIECE` rows and takes at most
+:data:`PIECE_BYTES`, or has one row. What is made of it on the way, arguments of a predicate for
+example, takes no more.
+"""
 
 from __future__ import annotations
 
@@ -6,29 +11,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.rows.codes import from_code
-from watersmeet.rows.columns import CODE, TIME, key_name
+from watersmeet.rows.columns import CODE, TIME, Positions, key_name
 from watersmeet.rows.layout import RowLayout
+from watersmeet.rows.widths import row_bytes, runs
 from watersmeet.spec.output import IS_PUNCTUATION, OutputColumn
 
-Positions = npt.NDArray[np.integer]
 Side = tuple[pa.RecordBatch, Positions]
 
-#: No piece of results has more rows than this, nor many more bytes than this.
+#: No piece of results has more rows than this, nor more bytes.
 PIECE = 1 << 18
 PIECE_BYTES = 32 << 20
-
-
-def piece_rows(*batches: pa.RecordBatch, limit: int | None = None) -> int:
-    """How many rows a piece may have that takes one row of each batch, and no more than
-    ``limit`` bytes, if there is one."""
-    width = sum(batch.nbytes / len(batch) for batch in batches if len(batch))
-    size = PIECE_BYTES if limit is None else min(limit, PIECE_BYTES)
-    return max(1, min(PIECE, int(size / max(width, 1))))
+#: The bytes that the positions of a combination take, at the least.
+_POSITIONS = 16
 
 
 @dataclass(frozen=True)
@@ -59,47 +57,62 @@ def sources(output: Sequence[OutputColumn], layouts: Sequence[RowLayout]) -> tup
 @dataclass(frozen=True)
 class Output:
     """Builds batches of results: ``sources[i]`` tells where column i of the ``schema`` comes
-    from. ``exact``: is the key its own code?"""
+    from. ``exact``: is the key its own code? ``limit`` is the bytes that a piece may take, if a
+    budget says so."""
 
     schema: pa.Schema
     sources: tuple[Source, ...]
     exact: bool
+    limit: int | None = None
 
-    def rows(self, sides: dict[int, Side]) -> Iterator[pa.RecordBatch]:
-        """One result row for each combination of positions; the columns of a stream that is
-        not there are null."""
-        return self._pieces(sides)
+    @property
+    def piece_bytes(self) -> int:
+        """No piece takes more bytes, unless it is of one row."""
+        return PIECE_BYTES if self.limit is None else min(self.limit, PIECE_BYTES)
+
+    @property
+    def piece_rows(self) -> int:
+        """No piece has more rows, however narrow: their positions take memory too."""
+        return max(1, min(PIECE, self.piece_bytes // _POSITIONS))
+
+    def pieces(
+        self, sides: dict[int, Side], *, widest: int | None = None
+    ) -> Iterator[dict[int, Side]]:
+        """Combinations, a piece at a time. ``widest`` is what one takes at most, if that is known.
+        If that many fit into a piece, or nearly, none is measured."""
+        count, size = len(next(iter(sides.values()))[1]), self.piece_rows
+        fitting = 0 if widest is None else min(size, self.piece_bytes // max(1, widest))
+        if 2 * fitting >= min(size, count) > 0:
+            yield from (_part(sides, slice(at, at + fitting)) for at in range(0, count, fitting))
+            return
+        for start in range(0, count, size):
+            yield from self._measured(_part(sides, slice(start, start + size)))
+
+    def rows(
+        self, sides: dict[int, Side], *, punctuation: bool = False
+    ) -> Iterator[pa.RecordBatch]:
+        """One result row for each combination of a piece; the columns of a stream that is not
+        there are null."""
+        count = len(next(iter(sides.values()))[1])
+        if count:
+            yield self._build(sides, count, punctuation=punctuation)
 
     def alone(
         self, stream: int, rows: pa.RecordBatch, chosen: Positions, *, punctuation: bool = False
     ) -> Iterator[pa.RecordBatch]:
         """One result row for each chosen row of one stream, in pieces, all other
         streams' columns null."""
-        size = piece_rows(rows)
-        for start in range(0, len(chosen), size):
-            side = rows, chosen[start : start + size]
-            yield from self._pieces({stream: side}, punctuation=punctuation)
+        for piece in self.pieces({stream: (rows, chosen)}):
+            yield from self.rows(piece, punctuation=punctuation)
 
-    def _pieces(
-        self, sides: dict[int, Side], *, punctuation: bool = False
-    ) -> Iterator[pa.RecordBatch]:
-        """The rows at those positions, as one batch. If wide values do not fit into one
-        (Arrow's limit is 2 GiB a column), as several."""
+    def _measured(self, sides: dict[int, Side]) -> Iterator[dict[int, Side]]:
+        """A bounded number of combinations, cut by the bytes that they take."""
         count = len(next(iter(sides.values()))[1])
-        if count == 0:
-            return
-        try:
-            yield self._build(sides, count, punctuation=punctuation)
-        except pa.ArrowInvalid:
-            if count == 1:
-                raise
-            for half in (slice(None, count // 2), slice(count // 2, None)):
-                halved = {s: (rows, at[half]) for s, (rows, at) in sides.items()}
-                yield from self._pieces(halved, punctuation=punctuation)
+        widths = sum(row_bytes(rows, positions) for rows, positions in sides.values())
+        for run in runs(widths, count, self.piece_bytes):
+            yield sides if run.stop - run.start == count else _part(sides, run)
 
-    def _build(
-        self, sides: dict[int, Side], count: int, *, punctuation: bool = False
-    ) -> pa.RecordBatch:
+    def _build(self, sides: dict[int, Side], count: int, *, punctuation: bool) -> pa.RecordBatch:
         indices = {stream: pa.array(positions) for stream, (_, positions) in sides.items()}
 
         def take(stream: int, stored: str) -> pa.Array:
@@ -126,3 +139,8 @@ class Output:
             for source, field in zip(self.sources, self.schema, strict=True)
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def _part(sides: dict[int, Side], part: slice) -> dict[int, Side]:
+    """Some of the combinations."""
+    return {stream: (rows, positions[part]) for stream, (rows, positions) in sides.items()}

@@ -17,6 +17,9 @@ import pyarrow as pa
 from watersmeet.errors import PredicateFunctionError
 from watersmeet.rows.columns import Bools
 
+#: Messages give this many characters of a row.
+_LONG = 1000
+
 
 class Predicate(Protocol):
     """A condition over columns of a pair (or more) of rows."""
@@ -38,13 +41,22 @@ def streams_of(predicate: Predicate) -> frozenset[int]:
     return frozenset(stream for stream, _ in predicate.columns)
 
 
+def input_name(stream: int, column: str) -> str:
+    """What a Polars expression calls a stream's column.
+
+    >>> input_name(1, "price")
+    '1.price'
+    """
+    return f"{stream}.{column}"
+
+
 @dataclass(frozen=True)
 class SqlPredicate:
     """A condition that was given in SQL, as a Polars expression.
 
-    The ``expression`` names its inputs by position: ``"0"`` is the first of them.
+    The ``expression`` calls its inputs by :func:`input_name`.
 
-    >>> bigger = SqlPredicate("a.x > b.y", ((0, "x"), (1, "y")), pl.col("0") > pl.col("1"))
+    >>> bigger = SqlPredicate("a.x > b.y", ((0, "x"), (1, "y")), pl.col("0.x") > pl.col("1.y"))
     >>> bigger.mask([pa.array([1, 5, None]), pa.array([2, 2, 2])]).tolist()
     [False, True, False]
     """
@@ -58,7 +70,7 @@ class SqlPredicate:
         assert len(columns) == len(self.columns), (
             f"{self.text!r} needs {len(self.columns)} columns, not {len(columns)}"
         )
-        table = pa.Table.from_arrays(list(columns), [str(i) for i in range(len(columns))])
+        table = pa.Table.from_arrays(list(columns), [input_name(*each) for each in self.columns])
         frame = pl.DataFrame(pl.from_arrow(table, rechunk=False))
         holds = frame.select(self.expression.fill_null(False)).to_series()
         return holds.to_numpy()
@@ -68,9 +80,9 @@ class SqlPredicate:
 class AllOf:
     """Holds where several predicates do; a predicate sees only what those before it let through.
 
-    >>> a, b = pl.col("0"), pl.col("1")
-    >>> less = SqlPredicate("a.x < b.y", ((0, "x"), (1, "y")), a < b)
-    >>> even = SqlPredicate("b.y % 2 = 0", ((1, "y"),), a % 2 == 0)
+    >>> x, y = pl.col("0.x"), pl.col("1.y")
+    >>> less = SqlPredicate("a.x < b.y", ((0, "x"), (1, "y")), x < y)
+    >>> even = SqlPredicate("b.y % 2 = 0", ((1, "y"),), y % 2 == 0)
     >>> both = AllOf((less, even))
     >>> both.columns
     ((0, 'x'), (1, 'y'))
@@ -141,7 +153,8 @@ class FunctionPredicate:
         return mask
 
     def _failure(self, what: str, tables: Sequence[pa.Table]) -> PredicateFunctionError:
-        sample = ", ".join(str(table.slice(0, 1).to_pylist()) for table in tables)
+        rows = (str(table.slice(0, 1).to_pylist()) for table in tables)
+        sample = ", ".join(row if len(row) <= _LONG else f"{row[:_LONG]}..." for row in rows)
         return PredicateFunctionError(
             f"where: {self.text}: {what}. It must return as many booleans as it gets rows (an "
             f"Arrow or numpy array; null means no match). The first rows it got: {sample}. After a "

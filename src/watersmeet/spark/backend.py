@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from watersmeet.cost import calibration
 from watersmeet.cost.engine import Weights
-from watersmeet.rows.predicate import Predicate
-from watersmeet.spark.query import segment_cache, shard_count
+from watersmeet.rows.terms import Term
+from watersmeet.spark.query import shard_count
 from watersmeet.spark.sql import translate
 
 
@@ -33,8 +33,10 @@ class SparkBackend:
         return self.spark.sparkContext.defaultParallelism
 
     def weights(self) -> Weights:
-        """This machine's. The driver's host stands for those of the executors."""
-        return calibration.weights(segment_cache(self.spark).folder)
+        """This machine's. The driver's host stands for those of the executors. They are kept in
+        the temporary directory: the driver must not make the folder that is configured for the
+        executors, whose user may be another one."""
+        return calibration.weights()
 
-    def translate(self, sql: str) -> Predicate:
+    def translate(self, sql: str) -> tuple[Term, ...]:
         return translate(self.spark, sql, self.streams)

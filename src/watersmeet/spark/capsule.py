@@ -1,5 +1,10 @@
 """Capsules: one row of Spark's that holds many of the user's, as Arrow bytes.
 
+Invariant: a capsule's rows take at most :data:`CAPSULE_BYTES`, or it has one row. It is followed
+by empty ones for the same shard, so that in a batch of Spark's it takes up as many places as it
+needs (:mod:`watersmeet.spark.places`). The capsules that leave together take at most
+:data:`PACK_BYTES`, or only one of them is not empty.
+
 ``Pack`` runs where rows are made, in a task of the source or in an operator that hands them on:
 it deals them out to shards by a route and makes a capsule for each. Between there and the next
 operator Spark handles capsules only.
@@ -21,6 +26,8 @@ from watersmeet.rows.gathering import Gathering
 from watersmeet.rows.ipc import write_ipc
 from watersmeet.rows.route import Route
 from watersmeet.rows.types import UTC, canonical_rows
+from watersmeet.rows.widths import sliced
+from watersmeet.spark.places import PLACE_BYTES, without_places
 from watersmeet.spark.worker import settle
 
 #: What travels to an operator; the event time leaves before it gets there.
@@ -39,8 +46,7 @@ CAPSULE_ARROW = pa.schema(
 #: A task packs this number of rows, or of bytes, at a time.
 PACK_ROWS = 1 << 16
 PACK_BYTES = 64 << 20
-#: A capsule has about this number of bytes at most. Spark hands the operator as many capsules at
-#: once as ``spark.sql.execution.arrow.maxRecordsPerBatch`` says, whatever their size.
+#: A capsule's rows take this number of bytes at most.
 CAPSULE_BYTES = 128 << 10
 
 
@@ -65,25 +71,29 @@ class Pack:
         gathering = Gathering(PACK_ROWS, PACK_BYTES)
         for batch in batches:
             for rows in gathering.add(batch):
-                yield self.packed(rows)
+                yield from self.packed(rows)
         for rows in gathering.rest():
-            yield self.packed(rows)
+            yield from self.packed(rows)
 
     def heartbeat(self) -> pa.RecordBatch:
         """An empty capsule for every shard."""
         return self._capsules([(shard, None) for shard in self.ids])
 
-    def packed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The capsules of some rows."""
-        rows = canonical_rows(rows)
-        most = max(1, CAPSULE_BYTES * len(rows) // max(1, rows.nbytes))
-        return self._capsules(
-            [
-                (self.ids[number], part)
-                for number, dealt in self.route.deal(rows, len(self.ids))
-                for part in _parts(dealt, most)
-            ]
-        )
+    def packed(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The capsules of some rows. (A route may send each row to many shards.)"""
+        waiting: list[tuple[int, pa.RecordBatch | None]] = []
+        total = 0
+        rows = canonical_rows(without_places(rows))
+        for number, dealt in self.route.deal(rows, len(self.ids)):
+            for part in sliced(dealt, CAPSULE_BYTES):
+                size = part.nbytes
+                if waiting and total + size > PACK_BYTES:
+                    yield self._capsules(waiting)
+                    waiting, total = [], 0
+                waiting.append((self.ids[number], part))
+                waiting += [(self.ids[number], None)] * (size // PLACE_BYTES)
+                total += size
+        yield self._capsules(waiting)
 
     def _capsules(self, slices: list[tuple[int, pa.RecordBatch | None]]) -> pa.RecordBatch:
         times = pa.array([greatest_time(rows) for _, rows in slices], pa.int64())
@@ -109,11 +119,6 @@ def payloads(parts: Sequence[pa.RecordBatch | None]) -> pa.Array:
     valid = pa.array([rows is not None for rows in parts], pa.bool_()).buffers()[1]
     offsets = pa.py_buffer(np.array(ends, dtype=np.int32))
     return pa.Array.from_buffers(pa.binary(), len(parts), [valid, offsets, sink.getvalue()])
-
-
-def _parts(rows: pa.RecordBatch, most: int) -> list[pa.RecordBatch]:
-    """Rows, cut after every ``most`` of them."""
-    return [rows.slice(start, most) for start in range(0, len(rows), most)]
 
 
 def greatest_time(rows: pa.RecordBatch | None) -> int | None:

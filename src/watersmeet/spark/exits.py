@@ -64,10 +64,10 @@ class HandOn:
         gathering = [Gathering(PACK_ROWS, PACK_BYTES) for _ in self.packs]
         for number, rows in emitted:
             for batch in gathering[number].add(rows):
-                yield self.packs[number].packed(batch)
+                yield from self.packs[number].packed(batch)
         for pack, gathered in zip(self.packs, gathering, strict=True):
             for batch in gathered.rest():
-                yield pack.packed(batch)
+                yield from pack.packed(batch)
 
 
 def with_report(rows: pa.RecordBatch) -> pa.RecordBatch:

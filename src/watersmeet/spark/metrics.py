@@ -39,8 +39,9 @@ class StepMetrics:
     ``state_rows``, ``state_bytes`` and ``segments`` at the end. ``step_ms`` is the time spent in
     the operator, summed over the shards. ``capped`` counts new rows whose results a budget's
     ``fanout`` cut short; ``largest`` is the most results that one new row has made: its
-    ``fanout``, ``stream`` and ``key``. ``notes`` say what the join decided and why, shard by
-    shard.
+    ``fanout``, ``stream`` and ``key``. ``cache_damaged`` files were found damaged, and
+    ``cache_unsaved`` segments could not be saved, in the local cache. ``notes`` say what the join
+    decided and why, and what is wrong with the cache, shard by shard.
     """
 
     batch: int
@@ -52,6 +53,8 @@ class StepMetrics:
     capped: int
     cache_hits: int
     cache_misses: int
+    cache_damaged: int
+    cache_unsaved: int
     step_ms: int
     steps: int
     streams: Mapping[str, StreamCounters]

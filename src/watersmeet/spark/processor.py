@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import (
     ExpiredTimerInfo,
     StatefulProcessor,
@@ -20,9 +19,8 @@ from pyspark.sql.streaming.stateful_processor import (
 )
 
 from watersmeet.operators.base import Chunk, Operator, State
-from watersmeet.rows.columns import concat
-from watersmeet.rows.ipc import from_ipc
 from watersmeet.rows.shard import Shard
+from watersmeet.spark.chunks import chunks
 from watersmeet.spark.counters import report
 from watersmeet.spark.exits import Exit, report_row, with_report
 from watersmeet.spark.frames import to_frame
@@ -33,7 +31,7 @@ from watersmeet.state.cache import SegmentCache
 if TYPE_CHECKING:
     from pyspark.sql.pandas._typing import DataFrameLike
 
-#: New rows are handed to the operator in chunks of at most about this number of bytes.
+#: New rows are handed to the operator in chunks of at most this number of bytes, or of one capsule.
 CHUNK_BYTES = 256 << 20
 
 
@@ -119,17 +117,11 @@ class Processor(StatefulProcessor):
 
     def _chunks(self, frames: Iterator[DataFrameLike]) -> Iterator[Chunk]:
         """New rows of each input, from their capsules, a bounded amount at a time."""
-        count = len(self._operator.inputs)
-        waiting: list[list[pa.RecordBatch]] = [[] for _ in range(count)]
+        capsules = (
+            (stream, payload)
+            for frame in frames
+            for stream, payload in zip(frame["stream"], frame["payload"], strict=True)
+            if payload is not None
+        )
         limit = min(CHUNK_BYTES, self._operator.chunk_bytes or CHUNK_BYTES)
-        size = 0
-        for frame in frames:
-            for stream, payload in zip(frame["stream"], frame["payload"], strict=True):
-                if payload is None:
-                    continue
-                waiting[stream].append(from_ipc(payload))
-                size += len(payload)
-                if size >= limit:
-                    yield [concat(batches) if batches else None for batches in waiting]
-                    waiting, size = [[] for _ in range(count)], 0
-        yield [concat(batches) if batches else None for batches in waiting]
+        return chunks(capsules, inputs=len(self._operator.inputs), limit=limit)

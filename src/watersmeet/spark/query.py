@@ -26,9 +26,10 @@ from watersmeet.spark import counters
 from watersmeet.spark.capsule import CAPSULE, Pack
 from watersmeet.spark.exits import Exit, HandOn, Results
 from watersmeet.spark.metrics import observation_name
+from watersmeet.spark.places import with_places
 from watersmeet.spark.processor import Processor
 from watersmeet.spark.shards import shard_ids
-from watersmeet.state.cache import SegmentCache, default_folder
+from watersmeet.state.cache import SegmentCache
 
 CACHE_FOLDER = "spark.watersmeet.cache.folder"
 CACHE_SIZE = "spark.watersmeet.cache.size"
@@ -101,15 +102,16 @@ def shard_count(spark: SparkSession) -> int:
 
 
 def segment_cache(spark: SparkSession) -> SegmentCache:
-    """The host-local cache, as the session's settings have it."""
-    folder = spark.conf.get(CACHE_FOLDER, None) or default_folder()
+    """The host-local cache, as the session's settings have it. Each worker finds its folder by
+    itself: on its own host, as its own user."""
     size = spark.conf.get(CACHE_SIZE, None)
-    return SegmentCache(folder, int(size) if size else _DEFAULT_CACHE_SIZE)
+    folder = spark.conf.get(CACHE_FOLDER, None)
+    return SegmentCache(folder or None, int(size) if size else _DEFAULT_CACHE_SIZE)
 
 
 def _packed(source: Source, pack: Pack) -> DataFrame:
     """A source's rows as capsules, with its watermark on them."""
-    capsules = source.rows.mapInArrow(pack, CAPSULE)
+    capsules = with_places(source.rows).mapInArrow(pack, CAPSULE)
     if source.delay is not None:
         delay = durations.milliseconds(source.delay)
         capsules = capsules.withWatermark("event_time", f"{delay} milliseconds")

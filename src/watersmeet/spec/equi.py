@@ -46,6 +46,15 @@ class EquiSpec(JoinSpec):
             return self.windows
         return first, *(None if window is None else window + first for window in self.windows[1:])
 
+    @property
+    def remembered(self) -> int | None:
+        """How long a closed key is remembered: as long as rows are kept, by the windows and the
+        delay of the watermark. None: for ever, without windows, and if punctuations are handed
+        on. Then a punctuation of the other stream may ask for the key at any time."""
+        if self.emit_punctuations or None in self.windows:
+            return None
+        return max(window for window in self.windows if window is not None) + self.delay
+
 
 def exact_key(types: Sequence[str]) -> bool:
     """Is a key of such types its own code, and so in the order of its codes?"""

@@ -6,7 +6,9 @@ Nothing here knows Spark. The files, from the bottom up:
     index         where rows are, sorted by (code, time)
     segment       immutable rows of one stream, with their index
     probe         which rows of a segment do new rows match?
-    cache         segments as files on the host
+    lines         stored rows in the order of one number, or in a grid by two
+    overlaps      which stored rows overlap new ones, by intervals of any number of dimensions?
+    cache/        segments as files on the host: checked, private, bounded
     memory        the segments that are open, within a limit of memory
     manifest      which segments there are
     compaction    which segments to merge

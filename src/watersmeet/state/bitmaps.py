@@ -7,7 +7,8 @@ is in the store if, and only if, one of its bits is set.
 
 Rule: a bitmap is loaded when it is first asked for, and only if its count says that it is stored.
 A change stays in memory until :meth:`Bitmaps.write`. So a bitmap that was only read is not
-written. A bitmap whose segment is dropped in the step that made it never reaches the store.
+written. A bitmap whose segment is dropped in the step that made it never reaches the store. What is
+written may leave memory: if bitmaps take more than :data:`MEMORY`, all of them do.
 """
 
 from __future__ import annotations
@@ -20,13 +21,17 @@ from watersmeet.rows.columns import Bools
 from watersmeet.state.manifest import Entry
 from watersmeet.state.store import Store
 
+#: What is loaded takes at most this many bytes after a write.
+MEMORY = 32 << 20
+
 
 @dataclass
 class Bitmaps:
     """The marks and the gone bitmaps of one window, by entry.
 
     Invariant: a name in ``_changed`` is in ``_loaded``. A loaded bitmap is in the store if, and
-    only if, its name is in ``_stored``; the store may have an older version of it.
+    only if, its name is in ``_stored``; the store may have an older version of it. Of a bitmap that
+    is not loaded, the store has all that is set.
 
     >>> from watersmeet.state.store import MemoryStore
     >>> store, entry = MemoryStore(), Entry("x", [], 3, 0, 0, 0, 0)
@@ -81,6 +86,8 @@ class Bitmaps:
             self.store.put(name, np.packbits(self._loaded[name]).tobytes())
         self._stored |= self._changed
         self._changed.clear()
+        if sum(map(len, self._loaded.values())) > MEMORY:
+            self._loaded.clear()
 
     def _load(self, name: str, rows: int, *, stored: bool) -> Bools:
         bitmap = self._loaded.get(name)

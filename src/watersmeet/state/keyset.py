@@ -6,6 +6,8 @@ Rule: ranges that touch become one. Punctuations come as single keys and as rang
 query may see millions of them. If the keys of a stream are closed in about their order, a few
 ranges are enough, whatever the number of keys. A shard has only some of the keys. So a gap that has
 only keys of other shards is closed too: it makes no difference to this shard.
+
+A set does not change. One that grows is made of several (:mod:`watersmeet.state.key_segments`).
 """
 
 from __future__ import annotations
@@ -13,9 +15,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+import pyarrow as pa
 
-from watersmeet.rows.columns import Bools, Ints
+from watersmeet.rows.columns import CODE, HIGH, Bools, Ints, Positions, codes_of
 from watersmeet.rows.shard import Shard
+from watersmeet.state.index import Index
+from watersmeet.state.segment import Segment
 
 #: A gap with more codes than this, times the number of shards, is taken to have a key of every
 #: shard. (One in ten million has not.)
@@ -113,29 +118,48 @@ class KeySet:
         there: Bools = (self.low[at] == above) & (self.high[at - 1] == below)
         return there
 
-    def covers(self, low: int, high: int) -> bool:
-        """Is every code from low to high in the set?
+    def covers(self, low: int | Ints, high: int | Ints) -> Bools:
+        """For each range, from low to high: is every code of it in the set?
 
         >>> some = KeySet().with_ranges(np.array([3]), np.array([7]))
-        >>> some.covers(4, 7), some.covers(4, 8), some.covers(9, 8)
-        (True, False, True)
+        >>> some.covers(np.array([4, 4, 9]), np.array([7, 8, 8])).tolist()
+        [True, False, True]
         """
-        if low > high:
-            return True
-        at = int(np.searchsorted(self.low, low, side="right")) - 1
-        return at >= 0 and high <= int(self.high[at])
+        low, high = np.atleast_1d(low), np.atleast_1d(high)
+        covered: Bools = low > high
+        if self:
+            at = np.searchsorted(self.low, low, side="right") - 1
+            covered |= (at >= 0) & (high <= self.high[at])
+        return covered
 
-    def to_bytes(self) -> bytes:
-        """The form kept in the store."""
-        return np.concatenate([self.low, self.high]).tobytes()
+    def to_rows(self) -> pa.RecordBatch:
+        """The form kept in a segment: one row for each range, with its bounds. The upper bounds
+        are left out if every range is a single code."""
+        rows = {CODE: pa.array(self.low)}
+        if (self.high != self.low).any():
+            rows[HIGH] = pa.array(self.high)
+        return pa.RecordBatch.from_pydict(rows)
 
     @classmethod
-    def from_bytes(cls, value: bytes | None) -> KeySet:
-        """The inverse of :meth:`to_bytes`; without a value, the empty set."""
-        if not value:
-            return cls()
-        both = np.frombuffer(value, dtype=np.int64)
-        return cls(both[: len(both) // 2], both[len(both) // 2 :])
+    def from_rows(cls, rows: pa.RecordBatch) -> KeySet:
+        """The inverse of :meth:`to_rows`; nothing is copied."""
+        low = codes_of(rows)
+        return cls(low, rows.column(HIGH).to_numpy() if HIGH in rows.schema.names else low)
+
+
+def rows_with_keys(segment: Segment, keys: KeySet) -> Positions:
+    """Where a segment has rows with such keys. With an index the search follows the keys."""
+    if segment.has_index and len(keys.low) < len(segment):
+        return _in_ranges(segment.index, keys)
+    return np.flatnonzero(keys.contains(codes_of(segment.rows)))
+
+
+def _in_ranges(index: Index, keys: KeySet) -> Positions:
+    low = np.searchsorted(index.codes, keys.low, side="left")
+    high = np.searchsorted(index.codes, keys.high, side="right")
+    counts = high - low
+    starts = np.repeat(low - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts)
+    return index.order[starts + np.arange(int(counts.sum()))]
 
 
 def _without(shard: Shard, firsts: Ints, sizes: Ints) -> Bools:

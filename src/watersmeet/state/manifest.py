@@ -49,13 +49,17 @@ class Manifest:
 
     Invariant: it is plain data, and survives its bytes.
 
-    ``fingerprint`` says which query the state belongs to. ``timer`` is the event-time timer that is
-    set, in milliseconds. ``section`` belongs to the operator. ``small`` are values that are too
-    small for a place of their own in the store (see :class:`watersmeet.state.store.InlineStore`).
+    ``fingerprint`` says which query the state belongs to. ``windows`` hold the streams' rows,
+    ``named`` ones anything else that grows, and ``values`` names single values in the store.
+    ``timer`` is the event-time timer that is set, in milliseconds. ``section`` belongs to the
+    operator. ``small`` are values that are too small for a place of their own in the store (see
+    :class:`watersmeet.state.store.InlineStore`).
     """
 
     fingerprint: str
     windows: list[list[Entry]]
+    named: dict[str, list[Entry]] = field(default_factory=dict)
+    values: list[str] = field(default_factory=list)
     timer: int | None = None
     section: dict[str, Any] = field(default_factory=dict)
     small: dict[str, bytes] = field(default_factory=dict)
@@ -66,6 +70,12 @@ class Manifest:
             "format": FORMAT,
             "fingerprint": self.fingerprint,
             "windows": [[vars(entry) for entry in window] for window in self.windows],
+            "named": {
+                name: [vars(entry) for entry in window]
+                for name, window in self.named.items()
+                if window
+            },
+            "values": self.values,
             "timer": self.timer,
             "section": self.section,
             "small": {name: b64encode(value).decode() for name, value in self.small.items()},
@@ -83,8 +93,12 @@ class Manifest:
                 f"format {FORMAT}: start the query with a new checkpointLocation"
             )
         windows = [[Entry(**entry) for entry in window] for window in fields.pop("windows")]
+        named = {
+            name: [Entry(**entry) for entry in window]
+            for name, window in fields.pop("named").items()
+        }
         small = {name: b64decode(value) for name, value in fields.pop("small").items()}
-        return cls(windows=windows, small=small, **fields)
+        return cls(windows=windows, named=named, small=small, **fields)
 
 
 def total_rows(entries: Sequence[Entry]) -> int:

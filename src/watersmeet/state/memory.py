@@ -1,6 +1,7 @@
 """The segments that a step has open, within a limit of memory.
 
-Invariant: open segments take at most the limit, or there is only one of them.
+Invariant: open segments take at most the limit, or there is only one of them. So what a step has
+in memory does not grow with what it is given, nor with what is stored.
 
 Rule: the least recently used segments are evicted first. An evicted segment is opened again when
 the next probe needs it. An open segment is a file mapped into memory, or rows just decoded.
@@ -16,6 +17,9 @@ from watersmeet.state.segment import Segment
 _PIECES = 16
 #: Open segments take at most one third of it.
 _RESIDENT = 3
+#: Without a budget, they take at most this. (A segment is opened about once for each chunk of new
+#: rows, from a file that the system keeps in memory as long as there is room.)
+OPEN_BYTES = 256 << 20
 
 
 def piece_of(memory: int | None) -> int | None:
@@ -23,15 +27,15 @@ def piece_of(memory: int | None) -> int | None:
     return None if memory is None else memory // _PIECES
 
 
-def resident_of(memory: int | None) -> int | None:
-    """The limit of open segments, given the limit of all memory; None means no limit."""
-    return None if memory is None else memory // _RESIDENT
+def resident_of(memory: int | None) -> int:
+    """The limit of open segments, given the limit of all memory, if there is one."""
+    return OPEN_BYTES if memory is None else memory // _RESIDENT
 
 
 class OpenSegments:
     """Open segments by id, least recently used first.
 
-    Invariant: they take at most ``limit`` bytes, or there is only one. None means no limit.
+    Invariant: they take at most ``limit`` bytes, or there is only one.
 
     >>> import pyarrow as pa
     >>> from watersmeet.rows.columns import CODE
@@ -43,10 +47,15 @@ class OpenSegments:
     (True, True)
     """
 
-    def __init__(self, limit: int | None = None) -> None:
+    def __init__(self, limit: int = OPEN_BYTES) -> None:
         self._limit = limit
         self._segments: OrderedDict[str, tuple[Segment, int]] = OrderedDict()
         self._bytes = 0
+
+    @property
+    def nbytes(self) -> int:
+        """What the open segments take."""
+        return self._bytes
 
     def get(self, segment_id: str) -> Segment | None:
         """The segment, if it is open; it is now the most recently used one."""
@@ -60,7 +69,7 @@ class OpenSegments:
         self.discard(segment_id)
         self._segments[segment_id] = segment, segment.nbytes
         self._bytes += segment.nbytes
-        while self._limit is not None and self._bytes > self._limit and len(self._segments) > 1:
+        while self._bytes > self._limit and len(self._segments) > 1:
             self.discard(next(iter(self._segments)))
 
     def discard(self, segment_id: str) -> None:

@@ -18,17 +18,21 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.rows.columns import Ints, codes_of, concat, times_of
+from watersmeet.rows.widths import row_bytes
 from watersmeet.state.index import Index
 
 _INDEX_COLUMNS = ("#codes", "#times", "#order")
+#: What the form in the cache says of a segment besides its columns.
+_KNOWN = ("min_time", "max_time", "widest", "index")
 
 
 @dataclass(frozen=True)
 class Segment:
     """Rows and the bounds of their times.
 
-    Invariant: no row has a null code, and every time is in ``[min_time, max_time]``. A null time
-    (which only a join without a window stores) is zero; so are all times of a stream without time.
+    Invariant: no row has a null code (but in a segment that stays plain), and every time is in
+    ``[min_time, max_time]``. A null time (which only a join without a window stores) is zero; so
+    are all times of a stream without time.
     """
 
     rows: pa.RecordBatch
@@ -47,7 +51,7 @@ class Segment:
         """One segment with the rows of all, in the given order."""
         rows = concat([segment.rows for segment in segments])
         bounds = min(s.min_time for s in segments), max(s.max_time for s in segments)
-        merged = cls(rows, *bounds)
+        merged = cls(rows, *bounds).with_widest(max(segment.widest for segment in segments))
         if indexed:
             merged.with_index(Index.merge([segment.index for segment in segments]))
         return merged
@@ -56,6 +60,11 @@ class Segment:
     def index(self) -> Index:
         """The index; it is made now if there is none yet."""
         return Index.of(codes_of(self.rows), times_of(self.rows))
+
+    @cached_property
+    def widest(self) -> int:
+        """The bytes that no row exceeds; rows are measured now if they have not been before."""
+        return int(np.max(row_bytes(self.rows, np.arange(len(self))), initial=0))
 
     @property
     def has_index(self) -> bool:
@@ -71,6 +80,11 @@ class Segment:
     def with_index(self, index: Index) -> Segment:
         """This segment, with an index that was made before."""
         self.__dict__["index"] = index
+        return self
+
+    def with_widest(self, widest: int) -> Segment:
+        """This segment, whose rows have been measured before."""
+        self.__dict__["widest"] = widest
         return self
 
     @cached_property
@@ -98,20 +112,18 @@ class Segment:
             index = self.index
             columns += [pa.array(index.codes), pa.array(index.times), pa.array(index.order)]
             names += _INDEX_COLUMNS
-        known = {"min_time": self.min_time, "max_time": self.max_time, "index": self.has_index}
-        metadata = {name: str(int(value)) for name, value in known.items()}
+        known = (self.min_time, self.max_time, self.widest, self.has_index)
+        metadata = {name: str(int(value)) for name, value in zip(_KNOWN, known, strict=True)}
         return pa.RecordBatch.from_arrays(columns, names, metadata=metadata)
 
     @classmethod
     def from_batch(cls, batch: pa.RecordBatch) -> Segment:
         """The inverse of :meth:`to_batch`; nothing is copied."""
-        known = (b"min_time", b"max_time", b"index")
-        *bounds, indexed = (int(batch.schema.metadata[name]) for name in known)
+        metadata = batch.schema.metadata
+        *bounds, widest, indexed = (int(metadata[name.encode()]) for name in _KNOWN)
         user = batch.num_columns - (len(_INDEX_COLUMNS) if indexed else 0)
-        rows = pa.RecordBatch.from_arrays(
-            batch.columns[:user], schema=pa.schema([batch.schema.field(i) for i in range(user)])
-        )
-        segment = cls(rows, *bounds)
+        rows = batch.select(list(range(user))).replace_schema_metadata(None)
+        segment = cls(rows, *bounds).with_widest(widest)
         if indexed:
             arrays = (batch.column(user + i).to_numpy(zero_copy_only=True) for i in range(3))
             segment.with_index(Index(*arrays))

@@ -9,23 +9,24 @@ changed is in the store already (large parts), or waits for the commit (small pa
 manifest). Small values are in the manifest itself.
 
 What a shard is depends on the operator: the keys of a hash bucket, slices of time, a part of a
-table. The state is the same for all: windows of rows, and a small section for whatever else the
-operator keeps.
+table. The state is the same for all: windows of the streams' rows, windows by name for other things
+that grow, and a small section for whatever else the operator keeps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 from watersmeet.errors import StateError
 from watersmeet.rows.shard import Shard
-from watersmeet.state.cache import SegmentCache
+from watersmeet.state.cache import CacheCounts, SegmentCache
 from watersmeet.state.compaction import LARGEST, slot_width
-from watersmeet.state.manifest import Manifest
+from watersmeet.state.manifest import Entry, Manifest
 from watersmeet.state.memory import OpenSegments, piece_of, resident_of
 from watersmeet.state.store import InlineStore, Store
-from watersmeet.state.window import CacheCounts, Window
+from watersmeet.state.window import Window
 
 _MANIFEST = "manifest"
 
@@ -65,23 +66,42 @@ class ShardState:
                 "Start the query with a new checkpointLocation, or change it back."
             )
         self.store = InlineStore(store, self.manifest.small)
-        self.cache = cache
-        self.cache_counts = CacheCounts()
-        piece = piece_of(memory)
-        opened = OpenSegments(resident_of(memory))
+        self.cache = replace(cache, counts=CacheCounts())
+        self._memory = memory
+        self._opened = OpenSegments(resident_of(memory))
         self.windows = [
-            Window(
-                entries,
-                length,
-                slot_width(length, delay),
-                self.store,
-                cache,
-                self.cache_counts,
-                opened,
-                largest=LARGEST if piece is None else piece,
-            )
+            self._window(entries, length, delay)
             for entries, length in zip(self.manifest.windows, lengths, strict=True)
         ]
+        self._named: dict[str, Window] = {}
+
+    def named(self, name: str, *, length: int | None = None, indexed: bool = False) -> Window:
+        """The window of that name, which is no stream's own; an empty one, if there is none."""
+        if name not in self._named:
+            entries = self.manifest.named.setdefault(name, [])
+            self._named[name] = self._window(entries, length, delay=0)
+            self._named[name].indexed = indexed
+        return self._named[name]
+
+    def names(self, prefix: str) -> list[str]:
+        """The names of windows and values that begin so."""
+        names = {*self.manifest.named, *self.manifest.values}
+        return [name for name in names if name.startswith(prefix)]
+
+    def value(self, name: str) -> bytes | None:
+        """What is kept as one value under that name, or None."""
+        return self.store.get(_value_name(name)) if name in self.manifest.values else None
+
+    def keep(self, name: str, value: bytes | None) -> None:
+        """Keep a value under a name; None removes what was there. It was read before."""
+        known = name in self.manifest.values
+        if value is not None:
+            self.store.put(_value_name(name), value)
+            if not known:
+                self.manifest.values.append(name)
+        elif known:
+            self.store.delete(_value_name(name))
+            self.manifest.values.remove(name)
 
     @property
     def section(self) -> dict[str, Any]:
@@ -108,8 +128,27 @@ class ShardState:
 
     def write(self, useless: Sequence[int | None], *, fixed: Collection[str] = frozenset()) -> None:
         """Merge segments that are due, and write what has changed. Rows of window i with a time up
-        to ``useless[i]`` may be removed; the ``fixed`` segments stay as they are."""
+        to ``useless[i]`` may be removed; the ``fixed`` segments stay as they are. (Windows by name
+        are compacted by whoever fills them.)"""
         for window, until in zip(self.windows, useless, strict=True):
             window.compact(until=until, fixed=fixed)
             window.write()
+        for window in self._named.values():
+            window.write()
         self.store.store.put(_MANIFEST, self.manifest.to_bytes())
+
+    def _window(self, entries: list[Entry], length: int | None, delay: int) -> Window:
+        piece = piece_of(self._memory)
+        return Window(
+            entries,
+            length,
+            slot_width(length, delay),
+            self.store,
+            self.cache,
+            self._opened,
+            largest=LARGEST if piece is None else piece,
+        )
+
+
+def _value_name(name: str) -> str:
+    return f"value/{name}"

@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from watersmeet.rows.columns import Bools, concat, times_of
 from watersmeet.rows.ipc import decode, encode
+from watersmeet.rows.widths import sliced
 from watersmeet.state import compaction
 from watersmeet.state.bitmaps import Bitmaps
 from watersmeet.state.cache import SegmentCache
@@ -35,19 +36,11 @@ from watersmeet.state.write_buffer import WriteBuffer
 
 #: A merge of fewer stored bytes than this rewrites its rows, as one part.
 REWRITE_BELOW = 1 << 20
-#: No part is larger than this, before compression.
+#: No part is larger than this, before compression, unless it is of one row.
 PART_BYTES = 64 << 20
 #: Plain segments are merged up to this size in memory. A scan of larger ones is not faster: its
 #: cost is that of the rows, and of one call for each segment.
 PLAIN_BYTES = 8 << 20
-
-
-@dataclass
-class CacheCounts:
-    """How often a segment was found in the local cache, and how often not."""
-
-    hits: int = 0
-    misses: int = 0
 
 
 @dataclass
@@ -67,7 +60,6 @@ class Window:
     slot: int | None
     store: Store
     cache: SegmentCache
-    counts: CacheCounts
     opened: OpenSegments = field(default_factory=OpenSegments)
     indexed: bool = True
     largest: int = compaction.LARGEST
@@ -89,9 +81,9 @@ class Window:
         if segment is None:
             segment = self.cache.load(entry.id)
             if segment is not None and len(segment) == entry.rows:
-                self.counts.hits += 1
+                self.cache.counts.hits += 1
             else:
-                self.counts.misses += 1
+                self.cache.counts.misses += 1
                 segment = Segment.of(concat([decode(self._part(name)) for name in entry.parts]))
                 if entry.indexed:
                     segment.indexed()
@@ -142,7 +134,7 @@ class Window:
         if len(segment) == 0:
             return None
         names, size = [], 0
-        for piece in _pieces(segment.rows):
+        for piece in sliced(segment.rows, PART_BYTES):
             name, value = f"part/{uuid.uuid4().hex}", encode(piece)
             self._buffer.put(name, value)
             names.append(name)
@@ -271,11 +263,3 @@ class Window:
         value = self._buffer.get(name)
         assert value is not None, f"{name} is in the manifest but not in the store"
         return value
-
-
-def _pieces(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Rows cut into slices of at most about PART_BYTES."""
-    count = max(1, -(-rows.nbytes // PART_BYTES))
-    size = -(-len(rows) // count)
-    for start in range(0, len(rows), size):
-        yield rows.slice(start, size)

@@ -7,7 +7,8 @@ empty.
 Rule: small parts, and the files of all new segments, wait here. A small segment is often merged, or
 dropped, in the step that made it; what is deleted while it waits is never written. That matters
 because each value costs a round trip to Spark's state store. A large part does not wait. When
-more than :data:`LIMIT` bytes have come since the last flush, it is time for the next one.
+more than :data:`LIMIT` bytes have come since the last flush, or segments that take more than
+:data:`MEMORY`, it is time for the next one.
 """
 
 from __future__ import annotations
@@ -21,14 +22,17 @@ from watersmeet.state.store import Store
 #: A part of at least this many bytes is written at once. And the buffer is full when the segments
 #: that have come since the last flush take more than this in the store.
 LIMIT = 1 << 20
+#: And when they take more than this in memory: rows may be much smaller in the store.
+MEMORY = 32 << 20
 
 
 @dataclass
 class WriteBuffer:
     """Parts by name, on their way to the store, and segments by id, on their way to the cache.
 
-    Invariant: ``_size`` is what all segments that have come since the last flush take in the store.
-    A segment counts until the flush, also when it has been dropped meanwhile.
+    Invariant: ``_size`` is what all segments that have come since the last flush take in the store,
+    ``_memory`` what they take in memory. A segment counts until the flush, also when it has been
+    dropped meanwhile.
 
     >>> from watersmeet.state.store import MemoryStore
     >>> store = MemoryStore()
@@ -48,6 +52,7 @@ class WriteBuffer:
     _parts: dict[str, bytes] = field(default_factory=dict)
     _segments: dict[str, Segment] = field(default_factory=dict)
     _size: int = 0
+    _memory: int = 0
 
     # -- parts -----------------------------------------------------------------
 
@@ -73,6 +78,7 @@ class WriteBuffer:
         """Take a new segment for the cache; ``size`` is what its parts take in the store."""
         self._segments[segment_id] = segment
         self._size += size
+        self._memory += segment.nbytes
 
     def segment(self, segment_id: str) -> Segment | None:
         """The segment, if it is still waiting."""
@@ -88,7 +94,7 @@ class WriteBuffer:
     @property
     def full(self) -> bool:
         """Is it time to flush, before the end of the step?"""
-        return self._size > LIMIT
+        return self._size > LIMIT or self._memory > MEMORY
 
     def flush(self) -> None:
         """Write everything that waits."""
@@ -98,4 +104,4 @@ class WriteBuffer:
             self.cache.save(segment_id, segment)
         self._parts.clear()
         self._segments.clear()
-        self._size = 0
+        self._size = self._memory = 0

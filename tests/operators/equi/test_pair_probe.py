@@ -14,6 +14,7 @@ from tests.conformance.strategies import INSTANT
 from watersmeet.operators.equi.context import StepContext
 from watersmeet.operators.equi.counters import EquiCounters
 from watersmeet.operators.equi.pair_probe import PairProbe
+from watersmeet.rows import output
 from watersmeet.state.segment import Segment
 from watersmeet.testing import LocalJoin, LocalStream
 
@@ -78,3 +79,15 @@ def test_a_stored_row_that_matches_is_kept_marked_or_discarded(
     results = list(PairProbe(context).results(1, new, [entry], *flags))
     assert sum(map(len, results)) == emitted
     assert (entry.marked, context.state.windows[0].rows) == (marked, left)
+
+
+def test_a_row_that_leaves_with_one_piece_of_its_matches_is_not_in_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given pieces that are cut twice: three pairs at a time, and each is too wide for two,
+    monkeypatch.setattr(output, "PIECE_BYTES", 48)
+    join, _ = stored(tmp_path, "semi", rows((1, 0)))
+    # when a stored row finds three matches at once,
+    found = join.batch(b=rows((1, 1), (1, 2), (1, 3)))
+    # then it is emitted once.
+    assert found.column("n").to_pylist() == [0]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from tests.conformance import join as conformance
 from tests.conformance.join import at, table
 from tests.conformance.strategies import INSTANT
 from watersmeet.operators.equi import step as module
@@ -20,6 +22,7 @@ from watersmeet.spec.budget import Budget
 from watersmeet.spec.stream import Punctuation
 from watersmeet.testing import LocalJoin, LocalStream
 
+START = int(conformance.START.timestamp()) * 1_000_000
 SCHEMA = pa.schema([("k", pa.int64()), ("t", INSTANT), ("n", pa.int64()), ("end", pa.bool_())])
 TIMED: dict[str, Any] = {"time": "t", "delay": "1 second"}
 PLAIN = LocalStream(SCHEMA, **TIMED)
@@ -108,6 +111,28 @@ def test_a_step_whose_results_nobody_takes_is_freed_too(tmp_path: Path) -> None:
     ref = weakref.ref(state)
     del state, results
     assert ref() is None
+
+
+def test_a_shard_without_rows_keeps_up_with_the_watermark_of_a_stream(tmp_path: Path) -> None:
+    """A stream with its own watermark is late by the watermark before: in every shard by the same
+    one, also in those that a micro-batch without rows would not step."""
+    join = local([PLAIN, PLAIN], tmp_path)
+    assert not join.run.state(0).waits
+    layout = join.join.layout
+    first, second = layout.inputs
+    own = replace(layout, inputs=(replace(first, own_watermark=True), second))
+    join.run.operator = module.EquiJoin(own)
+    # Given a shard that stores nothing, and waits for the watermark all the same,
+    join.batch()
+    assert join.run.state(0).waits
+    # when the watermark has moved to 10 and then to 20, and rows come in between,
+    join.run.watermark = 10_000_000 + START
+    join.batch()
+    join.run.watermark = 20_000_000 + START
+    data = [(key, at(second), key, False) for key, second in enumerate((9, 10, 11, 21))]
+    join.batch(a=table(SCHEMA, data), b=table(SCHEMA, data))
+    # then those of the stream are judged by the first, those of the other by the second.
+    assert [count.late for count in join.counters.streams] == [2, 3]
 
 
 def test_time_can_end_without_a_step(tmp_path: Path) -> None:

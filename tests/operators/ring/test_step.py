@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 import watersmeet as wm
 from tests.conformance.join import at
 from tests.conformance.strategies import INSTANT
+from tests.conformance.ways import in_chunks
 from watersmeet.errors import OverBudgetError, PredicateFunctionError, StateError
 from watersmeet.operators.ring import cascade, step
 from watersmeet.testing import LocalJoin, LocalStream
@@ -145,7 +147,7 @@ def test_rows_that_wait_for_new_ones_may_wait_in_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(step, "WAITING_BYTES", 0)
-    join = joined(tmp_path, "abc", shards=2, chunk_rows=1)
+    join = in_chunks(joined(tmp_path, "abc", shards=2), random.Random(1))
     some = rows(*((n, n / 10) for n in range(6)))
     result = join.batch(a=some, b=some, c=some)
     expected = sum(

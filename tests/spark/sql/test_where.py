@@ -18,6 +18,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from watersmeet.errors import PredicateError
+from watersmeet.rows.predicate import SqlPredicate
+from watersmeet.rows.terms import conjunction
 from watersmeet.spark import sql as where
 
 pytestmark = pytest.mark.spark
@@ -237,6 +239,15 @@ def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
         spark.conf.set(name, before or "")
 
 
+def translated(
+    spark: SparkSession, sql: str, streams: Sequence[tuple[str, DataFrame]]
+) -> SqlPredicate:
+    """All terms of a condition, as one."""
+    predicate = conjunction(where.translate(spark, sql, streams))
+    assert predicate is not None
+    return predicate
+
+
 def assert_as_spark(
     pairs: DataFrame,
     streams: Sequence[tuple[str, DataFrame]],
@@ -248,7 +259,7 @@ def assert_as_spark(
     rows = [column.combine_chunks() for column in arrow_pairs().columns]
     different = {}
     for (sql, _), expected in zip(conditions, columns, strict=True):
-        predicate = where.translate(pairs.sparkSession, sql, streams)
+        predicate = translated(pairs.sparkSession, sql, streams)
         opposite = replace(predicate, expression=~predicate.expression)
         inputs = [pc.struct_field(rows[index], name) for index, name in predicate.columns]
         masks = zip(predicate.mask(inputs), opposite.mask(inputs), strict=True)
@@ -307,21 +318,21 @@ def test_what_ansi_mode_stops_at_is_no_match_in_either_mode(
 def test_the_inputs_are_the_columns_it_mentions(
     spark: SparkSession, streams: list[tuple[str, DataFrame]]
 ) -> None:
-    predicate = where.translate(spark, "b.i > A.I and b.i < a.d", streams)
-    assert predicate.text == "b.i > A.I and b.i < a.d"
+    predicate = translated(spark, "b.i > A.I and b.i < a.d", streams)
+    assert predicate.text == "b.i > A.I AND b.i < a.d"
     assert predicate.columns == ((1, "i"), (0, "i"), (0, "d"))
 
 
 def test_an_unqualified_column_may_be_of_any_stream(spark: SparkSession) -> None:
     views = spark.createDataFrame([], "ad int, price double")
     clicks = spark.createDataFrame([], "ad int, bid double")
-    predicate = where.translate(spark, "price < bid", [("views", views), ("clicks", clicks)])
+    predicate = translated(spark, "price < bid", [("views", views), ("clicks", clicks)])
     assert predicate.columns == ((0, "price"), (1, "bid"))
 
 
 def test_three_streams(spark: SparkSession) -> None:
     one = spark.createDataFrame([], "x int")
-    predicate = where.translate(spark, "a.x + b.x = c.x", [("a", one), ("b", one), ("c", one)])
+    predicate = translated(spark, "a.x + b.x = c.x", [("a", one), ("b", one), ("c", one)])
     assert predicate.columns == ((0, "x"), (1, "x"), (2, "x"))
     assert predicate.mask([pa.array([1, 1]), pa.array([2, 2]), pa.array([3, 4])]).tolist() == [
         True,
@@ -347,6 +358,8 @@ def test_three_streams(spark: SparkSession) -> None:
         ("a.t > now() - interval 1 day", "it depends on the current time, user or session."),
         ("a.day = current_date()", "it depends on the current time"),
         ("1 = 1", "the condition mentions no column."),
+        ("a.i = b.i and 1 = 2", "1 = 2 never holds. Leave it out, or compare columns."),
+        ("a.i = b.i and null", "never holds."),
         ("a.day = '2024-13-01'", "has no value: The value '2024-13-01'"),
         ("hash(a.i) = b.i", "the function hash (in hash(a.i)) is not supported. Supported are and"),
         ("hash(a.i) = b.i", "For an inner join, the same condition can be applied to the result"),

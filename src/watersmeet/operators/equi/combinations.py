@@ -7,8 +7,8 @@ It takes three passes:
 **Probe.** New rows probe one window after the other (:mod:`.combination_probe`). A row without a
 match in one window makes no result, and probes no further one.
 
-**Gather.** The matches of the remaining rows are gathered, stream by stream: a bounded number at
-a time.
+**Gather.** The matches of the remaining rows are gathered, stream by stream: a bounded amount at
+a time (:mod:`.gathered_matches`).
 
 **Expand.** Combinations grow stream by stream: all of them at once, but never more than a piece
 at a time, however large the product is.
@@ -28,37 +28,15 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.operators.equi.combination_probe import CombinationProbe, WindowMatches
+from watersmeet.operators.equi.combination_probe import CombinationProbe
 from watersmeet.operators.equi.context import StepContext
-from watersmeet.operators.equi.keys import same_keys
+from watersmeet.operators.equi.gathered_matches import GatheredMatches, MatchGathering
 from watersmeet.operators.equi.limits.fan_out import FanOut
-from watersmeet.operators.equi.sides import Sides, satisfying
-from watersmeet.rows.columns import Bools, Ints
-from watersmeet.rows.output import piece_rows
-from watersmeet.state.index import Index, sort_order
+from watersmeet.operators.equi.sides import Sides, satisfying, where
+from watersmeet.rows.columns import Bools, Ints, Positions
+from watersmeet.state.index import Index
 from watersmeet.state.probe import bisect, shifted, spread
 from watersmeet.state.segment import Segment
-
-_ALL = 2**62
-#: Matches are gathered for about this many pieces of results at a time.
-_PIECES_GATHERED = 8
-
-
-@dataclass(frozen=True)
-class GatheredMatches:
-    """The matches of some new rows in one stream. New row r has those from ``starts[r - first]``
-    on, in order of ``times``; match m is row ``places[m]`` of ``rows``."""
-
-    stream: int
-    rows: pa.RecordBatch
-    first: int
-    starts: Ints
-    times: Ints
-    places: Ints
-
-    def count(self, rows: Ints) -> Ints:
-        """How many matches each of these new rows has."""
-        return self.starts[rows - self.first + 1] - self.starts[rows - self.first]
 
 
 @dataclass(frozen=True)
@@ -67,7 +45,7 @@ class Partial:
     stream so far, and the bounds for the times of the others."""
 
     rows: Ints
-    chosen: tuple[Ints, ...]
+    chosen: tuple[Positions, ...]
     newest: Ints
     deadline: Ints
 
@@ -85,12 +63,14 @@ class CombinationMatcher:
         """The results that new rows make with stored ones; then the new rows are stored."""
         fan_out = FanOut(self._context, stream, fresh)
         windows, complete = self._probe.search(stream, fresh.index)
-        for matches, rows in self._gather(fresh, windows, complete):
+        gathering = MatchGathering(self._layout, fresh, windows, fan_out)
+        for matches, rows in gathering.gather(complete):
             start = self._start(stream, fresh.index, rows)
             for combinations in self._expand(matches, start, fresh.index, fan_out):
-                sides = self._sides(stream, fresh, matches, combinations)
-                sides = fan_out.admit(satisfying(self._layout, sides))
-                yield from self._context.output.rows(sides)
+                for sides in self._sides(stream, fresh, matches, combinations):
+                    below = where(sides, fan_out.below_cap(sides[stream][1]))
+                    admitted = fan_out.admit(satisfying(self._layout, below))
+                    yield from self._context.output.rows(admitted)
         fan_out.finish()
         self._context.state.windows[stream].add(fresh)
 
@@ -102,11 +82,10 @@ class CombinationMatcher:
         fresh = Segment.of(rows.filter(pa.array(due)))
         index = fresh.index
         windows = self._probe.search_all(stream, index)
-        # Rows that match in all streams have been emitted already. Whether they do is certain
-        # once keys that share a code have been told apart.
-        everywhere = np.logical_and.reduce([window.counts > 0 for window in windows])
-        candidates = np.flatnonzero(~everywhere) if self._layout.exact else np.arange(len(fresh))
-        for matches, chosen in self._gather(fresh, windows, candidates):
+        gathering = MatchGathering(self._layout, fresh, windows)
+        # Rows that match in all streams have been emitted already.
+        candidates = np.flatnonzero(~gathering.in_every_stream())
+        for matches, chosen in gathering.gather(candidates):
             has = np.stack([some.count(chosen) > 0 for some in matches])
             patterns, group = np.unique(has, axis=1, return_inverse=True)
             for number, pattern in enumerate(patterns.T):
@@ -115,59 +94,8 @@ class CombinationMatcher:
                 start = self._start(stream, index, chosen[group.reshape(-1) == number])
                 present = [some for some, there in zip(matches, pattern, strict=True) if there]
                 for combinations in self._expand(present, start, index, None):
-                    sides = self._sides(stream, fresh, present, combinations)
-                    yield from self._context.output.rows(sides)
-
-    # -- gathering ------------------------------------------------------------------
-
-    def _gather(
-        self, fresh: Segment, windows: Sequence[WindowMatches], rows: Ints
-    ) -> Iterator[tuple[list[GatheredMatches], Ints]]:
-        """The matches of some new rows at a time in each stream, and which rows these are; a
-        bounded number of matches at a time."""
-        limit = _PIECES_GATHERED * piece_rows(fresh.rows, limit=self._layout.piece)
-        total = sum((window.counts[rows] for window in windows), start=np.ones(len(rows), np.int64))
-        while len(rows):
-            few = _fitting(total, limit)
-            chosen, rows, total = rows[:few], rows[few:], total[few:]
-            yield [self._gather_window(window, chosen, fresh) for window in windows], chosen
-
-    def _gather_window(
-        self, matches: WindowMatches, chosen: Ints, fresh: Segment
-    ) -> GatheredMatches:
-        """The matches of some new rows in one stream."""
-        first, count = int(chosen[0]), int(chosen[-1]) - int(chosen[0]) + 1
-        wanted = np.zeros(count, dtype=np.bool_)
-        wanted[chosen - first] = True
-        owners, times, batches = [np.empty(0, np.int64)], [np.empty(0, np.int64)], []
-        for part in matches.segments:
-            start, stop = np.searchsorted(part.rows, [first, first + count])
-            kept = start + np.flatnonzero(wanted[part.rows[start:stop] - first])
-            segment = matches.window.open(part.entry)
-            index = segment.index if part.built is None else part.built
-            for number, place in spread(part.low[kept], part.high[kept], _ALL):
-                owner, positions = part.rows[kept][number], index.order[place]
-                rows, instants = segment.rows.take(pa.array(positions)), index.times[place]
-                if not self._layout.exact:
-                    equal = same_keys(
-                        self._layout,
-                        fresh.rows,
-                        rows,
-                        fresh.index.order[owner],
-                        np.arange(len(owner)),
-                    )
-                    if not equal.all():
-                        owner, instants = owner[equal], instants[equal]
-                        rows = rows.filter(pa.array(equal))
-                owners.append(owner)
-                times.append(instants)
-                batches.append(rows)
-        owner, instants = np.concatenate(owners), np.concatenate(times)
-        order = sort_order(owner, instants)
-        starts = np.zeros(count + 1, dtype=np.int64)
-        np.cumsum(np.bincount(owner - first, minlength=count), out=starts[1:])
-        rows = pa.concat_batches(batches) if batches else fresh.rows.slice(0, 0)
-        return GatheredMatches(matches.stream, rows, first, starts, instants[order], order)
+                    for sides in self._sides(stream, fresh, present, combinations):
+                        yield from self._context.output.rows(sides)
 
     # -- expanding ------------------------------------------------------------------
 
@@ -195,7 +123,7 @@ class CombinationMatcher:
         self, matches: GatheredMatches, partial: Partial, index: Index, fan_out: FanOut | None
     ) -> Iterator[Partial]:
         """The combinations with one more stream."""
-        size = piece_rows(*[matches.rows] * len(self._lengths), limit=self._layout.piece)
+        size = self._context.output.piece_rows
         numbers = partial.rows - matches.first
         low, high = matches.starts[numbers], matches.starts[numbers + 1]
         if partial.chosen:
@@ -245,11 +173,13 @@ class CombinationMatcher:
         fresh: Segment,
         matches: Sequence[GatheredMatches],
         combinations: Partial,
-    ) -> Sides:
+    ) -> Iterator[Sides]:
+        """Complete combinations, in pieces of the bytes that they take."""
         sides: Sides = {driver: (fresh.rows, fresh.index.order[combinations.rows])}
         for of_stream, places in zip(matches, combinations.chosen, strict=True):
             sides[of_stream.stream] = of_stream.rows, places
-        return sides
+        widest = fresh.widest + sum(of_stream.widest for of_stream in matches)
+        return self._context.output.pieces(sides, widest=widest)
 
 
 def _fitting(counts: Ints, size: int) -> int:

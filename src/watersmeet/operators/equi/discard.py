@@ -12,8 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.operators.equi.context import StepContext
-from watersmeet.rows.columns import times_of
-from watersmeet.rows.output import Positions
+from watersmeet.rows.columns import Positions, times_of
 from watersmeet.state.manifest import Entry
 
 

@@ -7,9 +7,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.operators.equi.layout import EquiLayout
+from watersmeet.rows import output
 from watersmeet.rows.codes import from_code
-from watersmeet.rows.columns import CODE, Bools
-from watersmeet.rows.output import Positions
+from watersmeet.rows.columns import CODE, Bools, Ints, Positions
+from watersmeet.rows.widths import row_bytes, runs
+
+#: Messages give this many characters of a key.
+_LONG = 100
 
 
 def same_keys(
@@ -18,27 +22,41 @@ def same_keys(
     others: pa.RecordBatch,
     mine: Positions,
     theirs: Positions,
+    *,
+    widest: int | None = None,
 ) -> Bools:
-    """Of pairs with equal codes, those with equal keys."""
+    """Of pairs with equal codes, those with equal keys. ``widest`` is what the rows of a pair take
+    at most, if that is known: then narrow ones are not measured."""
     equal = np.ones(len(mine), dtype=np.bool_)
     for name in () if layout.exact else layout.key_columns:
-        left, right = ours.column(name), others.column(name)
-        equal &= _equal(left.take(pa.array(mine)), right.take(pa.array(theirs)))
+        left, right = ours.select([name]), others.select([name])
+        widths: Ints | int = widest or 0
+        if widest is None or widest * len(mine) > output.PIECE_BYTES:
+            widths = row_bytes(left, mine) + row_bytes(right, theirs)
+        for run in runs(widths, len(mine), output.PIECE_BYTES):
+            pair = left.take(pa.array(mine[run])), right.take(pa.array(theirs[run]))
+            equal[run] &= _equal(*(side.column(0) for side in pair))
     return equal
 
 
 def key_at(layout: EquiLayout, stream: int, rows: pa.RecordBatch, position: int) -> object:
     """The key of one row, for a person to read. A message must not fail because of it, so a value
     that Python has no object for (a date in the year 10000, a string that is not UTF-8) is given as
-    Arrow's text or as bytes."""
+    Arrow's text or as bytes. Of a long one, only the beginning is given."""
     row, given = rows.slice(position, 1), layout.inputs[stream]
     if layout.exact:
         column = next(name for name, stored in given.rows.stored.items() if stored == CODE)
         values = [from_code(row.column(CODE), given.types[column])]
     else:
         values = [row.column(name) for name in layout.key_columns]
-    readable = tuple(_readable(value) for value in values)
+    readable = tuple(_shortened(_readable(value)) for value in values)
     return readable[0] if len(readable) == 1 else readable
+
+
+def _shortened(value: object) -> object:
+    if isinstance(value, str) and len(value) > _LONG:
+        return value[:_LONG] + "..."
+    return value[:_LONG] + b"..." if isinstance(value, bytes) and len(value) > _LONG else value
 
 
 def _readable(value: pa.Array) -> object:

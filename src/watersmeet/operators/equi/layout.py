@@ -58,8 +58,8 @@ class InputLayout:
 @dataclass(frozen=True)
 class EquiLayout:
     """All that the operator needs to know. ``preserved[i]``: does an unmatched row of stream i
-    appear in the result? ``timers``: is a shard that stores anything stepped again when the
-    watermark moves?"""
+    appear in the result? ``remembered``: for how long are closed keys remembered? ``timers``: is a
+    shard that stores anything stepped again when the watermark moves?"""
 
     inputs: tuple[InputLayout, ...]
     how: str
@@ -72,6 +72,7 @@ class EquiLayout:
     fingerprint: str
     violations: str
     emit_punctuations: bool
+    remembered: int | None
     timers: bool
     policy: EquiPolicy
 
@@ -132,12 +133,13 @@ def lay_out(
         preserved=spec.preserved,
         exact=spec.exact,
         key_columns=tuple(key_name(i) for i in range(len(spec.key_types))),
-        output=Output(output, sources(spec.output, layouts), spec.exact),
+        output=Output(output, sources(spec.output, layouts), spec.exact, piece_of(policy.memory)),
         predicate=predicate,
         delay=spec.delay,
         fingerprint=fingerprint(spec, policy.shards, layouts),
         violations=spec.violations,
         emit_punctuations=spec.emit_punctuations,
+        remembered=spec.remembered,
         timers=spec.timers,
         policy=policy,
     )
@@ -160,7 +162,8 @@ def fingerprint(spec: EquiSpec, shards: int, layouts: Sequence[RowLayout]) -> st
     """What of a query must not change while its checkpoint lives. Delays and the
     predicate may: they decide about rows to come. (But a predicate that reads other columns needs
     rows that were stored with them.) Windows may too, unless a row that
-    was emitted as unmatched could match after all."""
+    was emitted as unmatched could match after all. A join that hands punctuations on remembers keys
+    that others forget."""
     streams = ", ".join(
         f"{stream.name} [{', '.join(keys)}]"
         for stream, keys in zip(spec.streams, spec.keys, strict=True)
@@ -171,7 +174,8 @@ def fingerprint(spec: EquiSpec, shards: int, layouts: Sequence[RowLayout]) -> st
     needed = hashlib.sha256(repr(stored).encode()).hexdigest()[:12]
     windows = [None if window is None else durations.format(window) for window in spec.windows]
     within = f"; within {' and '.join(map(str, windows))}" if any(spec.preserved) else ""
+    emits = "; punctuations are emitted" if spec.emit_punctuations else ""
     return (
-        f"{spec.how} join of {streams}{within}; spark.sql.shuffle.partitions {shards}; "
+        f"{spec.how} join of {streams}{within}{emits}; spark.sql.shuffle.partitions {shards}; "
         f"column names and types {digest}; stored columns {needed}"
     )

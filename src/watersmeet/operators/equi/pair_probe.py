@@ -17,9 +17,8 @@ from watersmeet.operators.equi.context import StepContext, other_stream
 from watersmeet.operators.equi.discard import discard
 from watersmeet.operators.equi.keys import same_keys
 from watersmeet.operators.equi.limits.fan_out import FanOut
-from watersmeet.operators.equi.sides import Sides, satisfying
-from watersmeet.rows.columns import Bools
-from watersmeet.rows.output import Positions, piece_rows
+from watersmeet.operators.equi.sides import Sides, satisfying, where
+from watersmeet.rows.columns import Bools, Positions
 from watersmeet.state.manifest import Entry
 from watersmeet.state.probe import probe
 from watersmeet.state.segment import Segment
@@ -64,9 +63,9 @@ class PairProbe:
         is unique in the other stream."""
         layout, other = self._context.layout, other_stream(stream)
         fan_out = FanOut(self._context, stream, fresh)
-        for entry, stored, mine, theirs in self._candidates(stream, fresh, entries):
-            sides: Sides = {stream: (fresh.rows, mine), other: (stored.rows, theirs)}
-            sides = satisfying(layout, sides)
+        for entry, candidates in self._candidates(stream, fresh, entries):
+            mine, theirs = candidates[stream][1], candidates[other][1]
+            sides = satisfying(layout, candidates)
             if self._emits_pairs:
                 sides = fan_out.admit(sides)
             yield from self._emit(stream, sides, matched, entry)
@@ -93,24 +92,26 @@ class PairProbe:
 
     def _candidates(
         self, stream: int, fresh: Segment, entries: Sequence[Entry]
-    ) -> Iterator[tuple[Entry, Segment, Positions, Positions]]:
-        """Positions of fresh rows and of stored ones with equal keys and close in time, segment
-        by segment, in pieces."""
-        layout = self._context.layout
-        window = self._context.state.windows[other_stream(stream)]
+    ) -> Iterator[tuple[Entry, Sides]]:
+        """Pairs of fresh and stored rows with equal keys and close in time, segment by segment, in
+        pieces."""
+        layout, output, other = self._context.layout, self._context.output, other_stream(stream)
+        window = self._context.state.windows[other]
         before, after = self._reach(stream)
         for entry in entries:
             stored = window.open(entry)
             self._context.counters.probes += len(fresh)
-            size = piece_rows(fresh.rows, stored.rows, limit=layout.piece)
-            for mine, theirs in probe(fresh, stored, before, after).pieces(size):
-                if entry.gone:
-                    present = ~window.gone(entry)[theirs]
-                    mine, theirs = mine[present], theirs[present]
+            widest = fresh.widest + stored.widest
+            for mine, theirs in probe(fresh, stored, before, after).pieces(output.piece_rows):
                 if not layout.exact:
-                    equal = same_keys(layout, fresh.rows, stored.rows, mine, theirs)
+                    equal = same_keys(layout, fresh.rows, stored.rows, mine, theirs, widest=widest)
                     mine, theirs = mine[equal], theirs[equal]
-                yield entry, stored, mine, theirs
+                pairs = {stream: (fresh.rows, mine), other: (stored.rows, theirs)}
+                for piece in output.pieces(pairs, widest=widest):
+                    # What the piece before has matched may be gone by now.
+                    if entry.gone:
+                        piece = where(piece, ~window.gone(entry)[piece[other][1]])
+                    yield entry, piece
 
     def _emit(
         self, stream: int, sides: Sides, matched: Bools, entry: Entry

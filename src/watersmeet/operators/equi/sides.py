@@ -11,7 +11,7 @@ from watersmeet.rows.output import Side
 Sides = dict[int, Side]
 
 
-def where(sides: Sides, mask: np.ndarray) -> Sides:
+def where(sides: Sides, mask: np.ndarray | slice) -> Sides:
     """The combinations for which the mask is true."""
     return {stream: (rows, positions[mask]) for stream, (rows, positions) in sides.items()}
 

@@ -29,7 +29,7 @@ class EquiState(ShardState):
     ``settled[i]`` is the time up to which stream i's rows are useless, and its unmatched ones
     emitted; ``watermark`` is that of the last step, in microseconds; ``flows[i]`` is what has
     been measured of stream i, and ``service`` the rows a second that steps have managed;
-    ``closings`` names what is stored about closed keys; ``debts`` are the probes of stored
+    ``promises[i]`` are numbers about stream i's closed keys; ``debts`` are the probes of stored
     segments that were put off, oldest first."""
 
     def __init__(self, layout: EquiLayout, store: Store, shard: Shard, cache: SegmentCache) -> None:
@@ -42,15 +42,23 @@ class EquiState(ShardState):
             delay=layout.delay,
             memory=layout.policy.memory,
         )
+        self._own_watermarks = any(stream.own_watermark for stream in layout.inputs)
         kept, streams = self.section, len(layout.inputs)
         self.settled: list[int | None] = kept.get("settled", [None] * streams)
         self.watermark: int | None = kept.get("watermark")
         self.flows = [Flow(**flow) for flow in kept.get("flows", [{}] * streams)]
         self.service: float | None = kept.get("service")
-        self.closings: list[str] = kept.get("closings", [])
+        self.promises: list[dict[str, int]] = kept.get("promises", [{}] * streams)
         self.debts = [Debt(**debt) for debt in kept.get("debts", [])]
         for window, flow in zip(self.windows, self.flows, strict=True):
             window.indexed = flow.indexed
+
+    @property
+    def waits(self) -> bool:
+        """Rows of a stream with its own watermark are late by the watermark of the step before
+        (see :mod:`.step`), and all shards must judge by the same one. So each takes a step
+        whenever the watermark has moved, also if it stores nothing."""
+        return self._own_watermarks or super().waits
 
     @property
     def owing(self) -> set[str]:
@@ -64,7 +72,7 @@ class EquiState(ShardState):
             watermark=self.watermark,
             flows=[vars(flow) for flow in self.flows],
             service=self.service,
-            closings=self.closings,
+            promises=self.promises,
             debts=[vars(debt) for debt in self.debts],
         )
         self.write(self.settled, fixed=owing)

@@ -68,6 +68,7 @@ from watersmeet.operators.equi.promises.violations import accepted
 from watersmeet.operators.equi.state import EquiState
 from watersmeet.rows.columns import CODE, TIME, codes_of, has_code, times_of
 from watersmeet.rows.shard import Shard
+from watersmeet.rows.widths import sliced
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.segment import Segment
 from watersmeet.state.store import Store
@@ -156,6 +157,7 @@ class EquiJoin:
         self, chunks: Iterable[Rows], watermark: int | None, context: StepContext
     ) -> Iterator[pa.RecordBatch]:
         load, step = Load(context), Step.of(context)
+        yield from step.debts.begin()
         flagged = with_only(chunks) if self._value_oriented else ((rows, False) for rows in chunks)
         for chunk, only in flagged:
             rows = [self._accept(i, rows, watermark, step, load) for i, rows in enumerate(chunk)]
@@ -167,7 +169,7 @@ class EquiJoin:
         yield from step.debts.finish(watermark, paused=load.paused)
         step.promised.close_arrived()
         yield from self._punctuate(step, paused=load.paused)
-        step.promised.save()
+        step.promised.save(watermark)
         if watermark is not None:
             yield from self._advance(watermark, step, load)
             context.state.watermark = watermark
@@ -240,10 +242,7 @@ class EquiJoin:
     def _parts(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The rows, in parts that a memory budget has room for."""
         limit = self.layout.piece
-        count = 1 if limit is None else max(1, -(-rows.nbytes // limit))
-        size = max(1, -(-len(rows) // count))
-        for start in range(0, len(rows), size):
-            yield rows.slice(start, size)
+        return iter([rows]) if limit is None else sliced(rows, limit)
 
     def _arrive(self, stream: int, rows: pa.RecordBatch, step: Step) -> Iterator[pa.RecordBatch]:
         """New rows of one stream probe what is stored of the others, then are stored."""
@@ -278,7 +277,7 @@ class EquiJoin:
         """Let punctuations take effect, after all rows that they are about: close their keys,
         purge what that makes useless, hand on those that are complete."""
         step.promised.close_punctuated()
-        yield from step.purging.purge(required=step.propagating.needs_purge, paused=paused)
+        yield from step.purging.purge(paused=paused)
         yield from step.propagating.propagate()
 
     def _advance(self, watermark: int, step: Step, load: Load | None) -> Iterator[pa.RecordBatch]:

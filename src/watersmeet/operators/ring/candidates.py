@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from watersmeet.operators.ring.probing import Probing
-from watersmeet.rows.output import Positions
+from watersmeet.rows.columns import Positions
 from watersmeet.state.probe import spread
 from watersmeet.state.segment import Segment
 

@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from watersmeet.operators.ring.counters import RingCounters
 from watersmeet.operators.ring.layout import RingLayout
-from watersmeet.rows.output import Positions, Side
+from watersmeet.rows.columns import Positions
+from watersmeet.rows.output import Side
 from watersmeet.rows.predicate import Predicate, streams_of
 
 #: Where a predicate is not measured yet, this many pairs are compared first.

@@ -14,8 +14,7 @@ from watersmeet.errors import OverBudgetError
 from watersmeet.operators.base import Largest
 from watersmeet.operators.ring.counters import RingCounters
 from watersmeet.operators.ring.probing import Probing
-from watersmeet.rows.columns import Bools, Ints
-from watersmeet.rows.output import Positions
+from watersmeet.rows.columns import Bools, Ints, Positions
 from watersmeet.spec.policy import ShardBudget
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

@@ -88,7 +88,9 @@ def lay_out(
         how=spec.how,
         preserved=spec.preserved,
         marked=spec.marked,
-        output=Output(output, sources(spec.output, layouts), exact=False),
+        output=Output(
+            output, sources(spec.output, layouts), exact=False, limit=piece_of(policy.memory)
+        ),
         predicates=tuple(predicates),
         delay=spec.delay,
         fingerprint=fingerprint(spec, policy, layouts),

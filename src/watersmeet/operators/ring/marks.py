@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.operators.ring.probing import Probing
-from watersmeet.rows.columns import CHECK, CODE, Ints, codes_of
-from watersmeet.rows.output import Positions, Side
+from watersmeet.rows.columns import CHECK, CODE, Ints, Positions, codes_of
+from watersmeet.rows.output import Side
 from watersmeet.state.manifest import Entry
 from watersmeet.state.probe import spread
 from watersmeet.state.window import Window

@@ -15,8 +15,9 @@ from watersmeet.operators.ring.fan_out import FanOut
 from watersmeet.operators.ring.layout import RingLayout
 from watersmeet.operators.ring.probing import Probing
 from watersmeet.operators.ring.state import RingState
-from watersmeet.rows.columns import Bools
-from watersmeet.rows.output import Positions, piece_rows
+from watersmeet.rows.columns import Bools, Positions
+from watersmeet.rows.output import Side
+from watersmeet.rows.widths import row_bytes
 from watersmeet.state.manifest import Entry
 from watersmeet.state.segment import Segment
 
@@ -29,6 +30,11 @@ class Matches:
     stored: Segment
     mine: Positions
     theirs: Positions
+
+    def sides(self, probing: Probing, stream: int) -> dict[int, Side]:
+        """The pairs as combinations: what probes, and the stored rows of a stream."""
+        sides = {of: (rows, self.mine) for of, rows in probing.sides.items()}
+        return {**sides, stream: (self.stored.rows, self.theirs)}
 
 
 class Probe:
@@ -63,8 +69,9 @@ class Probe:
                 continue
             stored = window.open(entry)
             self._counters.probes += len(probing)
-            size = self._block(conditions, probing, stream, stored.rows)
-            for mine, theirs in candidates(probing, stored, length, size):
+            size = self._layout.output.piece_rows
+            pairs = candidates(probing, stored, length, size)
+            for mine, theirs in self._blocks(conditions, probing, stream, stored.rows, pairs):
                 gone = window.gone(entry) if entry.gone else None
                 wanted = _wanted(gone, once, mine, theirs)
                 mine, theirs = mine[wanted], theirs[wanted]
@@ -100,19 +107,34 @@ class Probe:
         sides[stream] = rows, theirs
         return self._cascade.satisfying(conditions, sides)
 
-    def _block(
-        self, conditions: Sequence[int], probing: Probing, stream: int, rows: pa.RecordBatch
-    ) -> int:
-        """How many pairs are compared at a time: as many as the columns that predicates read have
-        room for."""
-        sides = {**probing.sides, stream: rows}
-        read: dict[int, dict[str, None]] = {}
+    def _blocks(
+        self,
+        conditions: Sequence[int],
+        probing: Probing,
+        stream: int,
+        rows: pa.RecordBatch,
+        pairs: Iterator[tuple[Positions, Positions]],
+    ) -> Iterator[tuple[Positions, Positions]]:
+        """Pairs that are compared at a time: as many as there is room for, of the columns that
+        predicates read."""
+        read: dict[int, dict[str, None]] = {of: {} for of in (*probing.sides, stream)}
         for number in conditions:
             for of, name in self._layout.predicates[number].columns:
-                stored = self._layout.streams[of].rows.stored[name]
-                read.setdefault(of, {})[stored] = None
-        batches = [sides[of].select(list(names)) for of, names in read.items()]
-        return piece_rows(*batches, limit=self._layout.piece)
+                read[of][self._layout.streams[of].rows.stored[name]] = None
+        sides = {**probing.sides, stream: rows}
+        compared = {of: sides[of].select(list(names)) for of, names in read.items()}
+        widest = sum(map(_widest, compared.values()))
+        one = next(iter(probing.sides))
+        for mine, theirs in pairs:
+            block: dict[int, Side] = {of: (side, mine) for of, side in compared.items()}
+            block[stream] = compared[stream], theirs
+            for piece in self._layout.output.pieces(block, widest=widest):
+                yield piece[one][1], piece[stream][1]
+
+
+def _widest(rows: pa.RecordBatch) -> int:
+    """The bytes that no row exceeds."""
+    return int(np.max(row_bytes(rows, np.arange(len(rows))), initial=0))
 
 
 def _wanted(

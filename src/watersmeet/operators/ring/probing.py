@@ -20,8 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.rows.columns import CHECK, CODE, Ints, codes_of, times_of
-from watersmeet.rows.output import Positions
+from watersmeet.rows.columns import CHECK, CODE, Ints, Positions, codes_of, times_of
 from watersmeet.state.probe import shifted
 
 NEWEST = "#newest"

@@ -108,7 +108,10 @@ class Relocation:
         section = {**before.section, "settled": list(self.settled[hop]), "advised": None}
         windows = len(self.settled[hop])
         manifest = Manifest(
-            self.fingerprints[hop], [[] for _ in range(windows)], before.timer, section
+            self.fingerprints[hop],
+            [[] for _ in range(windows)],
+            timer=before.timer,
+            section=section,
         )
         new.put(MANIFEST, manifest.to_bytes())
         with _opened(new) as state:

@@ -30,7 +30,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from watersmeet.operators.base import END_OF_TIME
+from watersmeet.operators.base import END_OF_TIME, count_windows
 from watersmeet.operators.ring.advice import Measurements, better_order
 from watersmeet.operators.ring.chain import RESULTS, HopLayout, Inlet
 from watersmeet.operators.ring.counters import RingCounters
@@ -41,10 +41,11 @@ from watersmeet.operators.ring.probing import Probing
 from watersmeet.operators.ring.state import RingState
 from watersmeet.operators.ring.waiting import WaitingRows
 from watersmeet.rows.columns import HOME, TIME, times_of
-from watersmeet.rows.output import Side, piece_rows
+from watersmeet.rows.output import Side
 from watersmeet.rows.shard import Shard
+from watersmeet.rows.widths import sliced
 from watersmeet.state.cache import SegmentCache
-from watersmeet.state.manifest import Entry, total_bytes
+from watersmeet.state.manifest import Entry
 from watersmeet.state.segment import Segment
 from watersmeet.state.store import Store
 
@@ -97,14 +98,7 @@ class RingHop:
         yield from HopStep(self.layout, self.hop, state, counters).advance(END_OF_TIME)
 
     def report(self, state: RingState, counters: RingCounters) -> None:
-        for stream, window in zip(self.hop.holds, state.windows, strict=True):
-            count = counters.streams[stream]
-            count.expired = window.expired
-            count.state_rows = window.rows
-            count.state_bytes = total_bytes(window.entries)
-            count.segments = len(window.entries)
-        counters.cache_hits = state.cache_counts.hits
-        counters.cache_misses = state.cache_counts.misses
+        count_windows(state, counters, self.hop.holds)
 
 
 class HopStep:
@@ -210,9 +204,7 @@ class HopStep:
     def _parts(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The rows, in parts that a memory budget has room for."""
         limit = self._layout.piece
-        size = max(1, len(rows)) if limit is None else piece_rows(rows, limit=limit)
-        for start in range(0, len(rows), size):
-            yield rows.slice(start, size)
+        return iter([rows]) if limit is None else sliced(rows, limit)
 
     def _pass_on(self, inlet: Inlet, rows: pa.RecordBatch) -> Iterator[Any]:
         """Rows and partial results on their way to a later hop, or to the result."""
@@ -250,10 +242,8 @@ class HopStep:
     ) -> Iterator[Any]:
         """Partial results, for the next hop."""
         window, rows = self._layout.streams[stream].window, matches.stored.rows
-        size = piece_rows(*probing.sides.values(), rows, limit=self._layout.piece)
-        for start in range(0, len(matches.mine), size):
-            mine = matches.mine[start : start + size]
-            theirs = matches.theirs[start : start + size]
+        for piece in self._layout.output.pieces(matches.sides(probing, stream)):
+            mine, theirs = piece[inlet.streams[0]][1], piece[stream][1]
             self._counters.partial += len(mine)
             if inlet.reports_back:
                 yield inlet.found, finds(probing, inlet.streams[0], mine, rows, theirs)
@@ -269,8 +259,7 @@ class HopStep:
                 yield from self._emitted(self._layout.output.alone(stream, rows, first))
             window.discard(matches.entry, first)
             return
-        sides: dict[int, Side] = {s: (side, matches.mine) for s, side in probing.sides.items()}
-        yield from self._combined({**sides, stream: (rows, matches.theirs)})
+        yield from self._combined(matches.sides(probing, stream))
         if stream == self._layout.marked:
             window.mark(matches.entry, matches.theirs)
 
@@ -300,9 +289,7 @@ class HopStep:
 
     def _combined(self, sides: dict[int, Side]) -> Iterator[pa.RecordBatch]:
         """Results, in pieces."""
-        size = piece_rows(*(rows for rows, _ in sides.values()), limit=self._layout.piece)
-        for start in range(0, len(next(iter(sides.values()))[1]), size):
-            piece = {s: (rows, at[start : start + size]) for s, (rows, at) in sides.items()}
+        for piece in self._layout.output.pieces(sides):
             yield from self._emitted(self._layout.output.rows(piece))
 
     def _emitted(self, results: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -20,6 +20,7 @@ from watersmeet.plan.explain.shared import (
     window_terms,
 )
 from watersmeet.plan.explain.tree import Node
+from watersmeet.plan.explain.where import reading
 from watersmeet.spec.equi import EquiSpec
 from watersmeet.spec.policy import EquiPolicy
 
@@ -29,6 +30,7 @@ def branches(plan: EquiPlan) -> list[Node]:
     spec, policy = plan.spec, plan.policy
     return [
         _condition(spec),
+        *reading(plan),
         _keys(spec),
         *(_stream(spec, position) for position in range(len(spec.streams))),
         *watermark(spec),
@@ -274,9 +276,17 @@ def _promises(spec: EquiSpec, policy: EquiPolicy) -> list[Node]:
         Node(f"rows with a closed key are purged {purge}; new ones are not stored"),
         Node(f"a row that its stream had promised not to bring {fate}"),
     ]
+    if any(stream.punctuation or stream.arrival == "clustered" for stream in spec.streams):
+        nodes.append(Node(f"closed keys are remembered {_remembered(spec)}"))
     if spec.emit_punctuations:
         nodes.append(Node("punctuations are emitted when all results they cover have left"))
     return [Node("promises", nodes)]
+
+
+def _remembered(spec: EquiSpec) -> str:
+    if spec.remembered is None:
+        return "for the life of the query"
+    return f"until the watermark has moved by {durations.format(spec.remembered)}"
 
 
 def _deadline(spec: EquiSpec, position: int, lengths: Sequence[int | None] | None = None) -> str:

@@ -1,11 +1,15 @@
-"""From the SQL text of ``where`` to a predicate that a Python worker evaluates.
+"""From the SQL text of ``where`` to terms that a Python worker evaluates.
 
 ::
 
-    text ─► Spark's analyzer ─► typed Catalyst tree ─► Polars expression ─► workers
-            (analysis)                                 (translation)
+    text ─► Spark's analyzer ─► typed Catalyst tree ─► its terms ─► Polars expressions ─► workers
+            (analysis)                                 (terms)      (translation)
+                                                          │
+                                                          └─► what they say of keys, of times, and
+                                                              of the order of values
+                                                              (terms, gaps, comparisons)
 
-The predicate means what Spark means: three-valued logic, NaN equal to itself and
+A predicate means what Spark means: three-valued logic, NaN equal to itself and
 greater than any number, decimals rounded half up, texts compared by bytes, times in
 the session's zone. What cannot be computed exactly so is refused while the join is
 planned.
@@ -22,18 +26,13 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
-from watersmeet.rows.predicate import SqlPredicate
-from watersmeet.spark.sql.analysis import analyzed, fail
-from watersmeet.spark.sql.translation import Translation
+from watersmeet.rows.terms import Term
+from watersmeet.spark.sql.analysis import analyzed
+from watersmeet.spark.sql.terms import terms_of
 
 
 def translate(
     spark: SparkSession, sql: str, streams: Sequence[tuple[str, DataFrame]]
-) -> SqlPredicate:
-    """The predicate of a condition over the streams, given as (name, DataFrame)."""
-    condition = analyzed(spark, sql, streams)
-    translation = Translation(condition)
-    expression = translation(condition.root)
-    if not translation.inputs:
-        fail(sql, "the condition mentions no column", "Compare columns, as in 'a.x < b.y'.")
-    return SqlPredicate(sql, tuple(translation.inputs), expression)
+) -> tuple[Term, ...]:
+    """The terms of a condition over the streams, given as (name, DataFrame)."""
+    return terms_of(analyzed(spark, sql, streams))

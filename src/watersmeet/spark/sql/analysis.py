@@ -19,6 +19,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
 from watersmeet.errors import PredicateError, did_you_mean
+from watersmeet.rows.terms import ColumnOf
 
 #: What the message about an unsupported function offers instead.
 SUPPORTED = (
@@ -51,7 +52,11 @@ class Condition:
     sql: str
     root: Any
     attributes: Any  # Catalyst's AttributeSeq
-    columns: tuple[tuple[int, str], ...]
+    columns: tuple[ColumnOf, ...]
+
+    def column(self, attribute: Any) -> ColumnOf:
+        """The column that an attribute of the tree stands for."""
+        return self.columns[self.attributes.indexOf(attribute.exprId())]
 
 
 def analyzed(spark: SparkSession, sql: str, streams: Sequence[tuple[str, DataFrame]]) -> Condition:

@@ -79,3 +79,21 @@ def stored(kind: T.DataType) -> Any:
         fields = {field.name: stored(field.dataType) for field in kind.fields}
         return None if None in fields.values() else pl.Struct(fields)
     return computed(kind)
+
+
+#: For each comparison: is its left side the lesser one, is it the greater one, do both differ?
+COMPARISONS = {
+    "LessThan": (True, False, True),
+    "LessThanOrEqual": (True, False, False),
+    "GreaterThan": (False, True, True),
+    "GreaterThanOrEqual": (False, True, False),
+    "EqualTo": (True, True, False),
+}
+
+
+def in_order(node: Any) -> list[tuple[Any, Any, bool]]:
+    """What a comparison says: which side is the lesser, which one the greater, and whether they
+    differ. Two sides that are equal are either."""
+    left, right = elements(node.children())
+    lesser, greater, strict = COMPARISONS[node.nodeName()]
+    return [(left, right, strict)] * lesser + [(right, left, strict)] * greater

@@ -229,6 +229,23 @@ def _offset(instant: pl.Expr, zone: str) -> pl.Expr:
     return to_local(instant, zone) - instant.dt.replace_time_zone(None)
 
 
+def clock_changes(zone: str) -> int:
+    """By how many microseconds a clock in the zone is put forward and back, at most, all changes
+    together.
+
+    >>> clock_changes("+05:30"), clock_changes("Europe/Vienna") / 3_600_000_000
+    (0, 1.0)
+    """
+    if fixed_offset(zone) is not None:
+        return 0
+    days = pl.datetime_range(
+        pl.datetime(1800, 1, 1), pl.datetime(2200, 1, 1), "1d", time_zone="UTC"
+    )
+    offsets = pl.select(days=days).select(_offset(pl.col("days"), zone).cast(pl.Int64))
+    least, most = offsets.select(pl.all().min().alias("least"), pl.all().max().alias("most")).row(0)
+    return int(most - least)
+
+
 def plus_interval(instant: pl.Expr, interval: pl.Expr, zone: str) -> pl.Expr:
     """An instant plus a day-time interval, whose whole days are days of the calendar."""
     if fixed_offset(zone) is not None:

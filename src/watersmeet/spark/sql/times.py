@@ -34,13 +34,16 @@ def _refuse_type(t: Translation, node: Any, operand: Any) -> NoReturn:
 
 
 def _local(t: Translation, node: Any, time: Any) -> pl.Expr:
+    if not isinstance(type_of(time), T.TimestampType | T.TimestampNTZType):
+        _refuse_type(t, node, time)
+    return local_time(t, time)
+
+
+def local_time(t: Translation, time: Any) -> pl.Expr:
     """A timestamp of either kind as a local time."""
-    match type_of(time):
-        case T.TimestampType():
-            return semantics.to_local(t(time), t.zone)
-        case T.TimestampNTZType():
-            return t(time)
-    _refuse_type(t, node, time)
+    if isinstance(type_of(time), T.TimestampType):
+        return semantics.to_local(t(time), t.zone)
+    return t(time)
 
 
 # Intervals

@@ -15,21 +15,24 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import types as T
 
+from watersmeet.rows.predicate import input_name
+from watersmeet.rows.terms import ColumnOf
 from watersmeet.spark.sql import casts, numbers, semantics, texts, times
 from watersmeet.spark.sql.analysis import SUPPORTED, Condition, fail, reason, without_spark_log
 from watersmeet.spark.sql.nodes import Handler, computed, elements, of, stored, type_of
 
 
 class Translation:
-    """One walk over a condition.
+    """Walks over the tree of a condition, or parts of it.
 
-    ``inputs`` collects the columns it meets, in the order of their positions.
+    ``inputs`` collects the columns it meets. ``common`` has the parts that Spark has given a name,
+    because it uses them twice, as in `between`.
     """
 
     def __init__(self, condition: Condition) -> None:
         self.condition = condition
-        self.inputs: dict[tuple[int, str], int] = {}
-        self.common: dict[str, pl.Expr] = {}
+        self.inputs: dict[ColumnOf, None] = {}
+        self.common: dict[str, Any] = {}
 
     def __call__(self, node: Any) -> pl.Expr:
         """The expression of a node of atomic type."""
@@ -45,6 +48,30 @@ class Translation:
     def children(self, node: Any) -> list[pl.Expr]:
         return [self(child) for child in elements(node.children())]
 
+    def collected(self, node: Any) -> tuple[pl.Expr, tuple[ColumnOf, ...]]:
+        """The expression of a node, and the columns it reads."""
+        self.inputs = {}
+        expression = self(node)
+        return expression, tuple(self.inputs)
+
+    def named(self, node: Any) -> None:
+        """Note what the names mean that are given by a node, and used in it."""
+        for definition in elements(node.defs()):
+            self.common[definition.id().toString()] = definition.child()
+
+    def meant(self, node: Any) -> Any:
+        """The node itself, or the one that is meant by a name."""
+        if node.nodeName() == "CommonExpressionRef":
+            return self.common[node.id().toString()]
+        return node
+
+    def text(self, node: Any) -> str:
+        """A node as Spark writes it, without the name or the cast that Spark may have added."""
+        meant = self.meant(node)
+        if meant.nodeName() == "Cast" and type_of(meant.child()) == type_of(meant):
+            meant = meant.child()
+        return str(meant.sql())
+
     @functools.cached_property
     def zone(self) -> str:
         """The session's zone, with a fixed offset in its shortest form."""
@@ -53,8 +80,13 @@ class Translation:
         zone = times.getZoneId(spark.conf.get("spark.sql.session.timeZone"))
         return str(zone.normalized().getId())
 
+    @functools.cached_property
+    def clock_changes(self) -> int:
+        """By how many microseconds the session's clock is put forward and back, at most."""
+        return semantics.clock_changes(self.zone)
+
     def literal(self, node: Any) -> pl.Expr:
-        value, kind = self._evaluated(node), type_of(node)
+        value, kind = self.evaluated(node), type_of(node)
         dtype = computed(kind)
         if value is None:
             return pl.lit(None, dtype=dtype)
@@ -69,12 +101,13 @@ class Translation:
 
     def constant(self, node: Any) -> Any:
         """The value of an argument that must be constant, in Spark's own form."""
-        value = self._evaluated(node) if node.foldable() else None
+        value = self.evaluated(node) if node.foldable() else None
         if value is None:
             self.refuse(node, f"the varying or null argument {node.sql()}")
         return value
 
-    def _evaluated(self, node: Any) -> Any:
+    def evaluated(self, node: Any) -> Any:
+        """The value of a constant, in Spark's own form."""
         try:
             with without_spark_log():
                 return node.eval(None)
@@ -100,9 +133,9 @@ class Translation:
         dtype = stored(type_of(node))
         if dtype is None:
             self.refuse(node, f"a column of type {node.dataType().catalogString()}")
-        column = self.condition.columns[self.condition.attributes.indexOf(node.exprId())]
-        position = self.inputs.setdefault(column, len(self.inputs))
-        return pl.col(str(position)).cast(dtype)
+        column = self.condition.column(node)
+        self.inputs[column] = None
+        return pl.col(input_name(*column)).cast(dtype)
 
     def refuse(self, node: Any, what: str) -> NoReturn:
         where = "" if node.sql() in what else f" (in {node.sql()})"
@@ -160,9 +193,7 @@ def _case(t: Translation, node: Any) -> pl.Expr:
 
 
 def _with(t: Translation, node: Any) -> pl.Expr:
-    """Spark names a part that it uses twice, as in `between`."""
-    for definition in elements(node.defs()):
-        t.common[definition.id().toString()] = t(definition.child())
+    t.named(node)
     return t(node.child())
 
 
@@ -175,7 +206,7 @@ HANDLERS: dict[str, Handler] = {
     "ArrayContains": _array_contains,
     "Alias": of(lambda a: a),
     "With": _with,
-    "CommonExpressionRef": lambda t, node: t.common[node.id().toString()],
+    "CommonExpressionRef": lambda t, node: t(t.meant(node)),
     "And": of(lambda a, b: a & b),
     "Or": of(lambda a, b: a | b),
     "Not": of(lambda a: ~a),

@@ -188,6 +188,37 @@ class TestPromises:
         assert found.column("sno").to_pylist() == [0]
         assert join.state_rows() == [0, 8]
 
+    def test_it_leaves_with_the_last_debt_of_its_segment(self, tmp_path: Path) -> None:
+        stream = LocalStream(PROMISING, "t", timedelta(seconds=60), punctuation=news.END)
+        join = LocalJoin(
+            {"a": stream, "b": stream},
+            on="k",
+            within=timedelta(seconds=100),
+            budget=Budget(memory=60),
+            folder=str(tmp_path),
+            **EARLY,
+        )
+
+        def rows(*given: tuple[Any, ...], end: bool = False) -> pa.Table:
+            return table(PROMISING, [(key, at(second), 0, end) for key, second in given])
+
+        # Given a row whose key is over in the other stream, and whose match is on disk,
+        join.batch(b=rows((0, 1)))
+        join.batch(b=rows((0, 1), end=True))
+        join.batch(a=rows((0, 5)))
+        # and a later row that has yet to probe its segment,
+        join.batch(b=rows((7, 10)))
+        assert (join.counters.owed, join.state_rows()) == (2, [1, 2])
+        # when the watermark, at 6 seconds, calls in the first of these debts,
+        passing = rows((None, 66))
+        join.batch(a=passing, b=passing)
+        assert join.batch(a=passing).column("k").to_pylist() == [0]
+        # then the row stays for the other one,
+        assert (join.counters.owed, join.state_rows()) == (1, [1, 2])
+        # and leaves with it.
+        join.batch()
+        assert (join.counters.owed, join.state_rows()) == (0, [0, 2])
+
     def test_a_punctuation_leaves_after_all_results_it_covers(self, tmp_path: Path) -> None:
         join = punctuated(tmp_path, emit_punctuations=True)
         for key in range(8):
@@ -243,7 +274,9 @@ def test_nothing_is_lost_and_nothing_comes_twice(how: str) -> None:
         nonlocal deferred, owed
         join = staged(run.join, memory)
         with limited(**run.limits), mock.patch.object(debts_module, "MOST_DEBTS", most):
-            outcome = LocalWay().run(join, run.batches, shards=run.shards, before=run.before)
+            outcome = LocalWay().run(
+                join, run.batches, shards=run.shards, before=run.before, cut=run.cut
+            )
         assert_same_rows(outcome.result, join.expected(run.batches))
         deferred += sum(counters.deferred for counters in outcome.counters)
         owed += sum(counters.owed for counters in outcome.counters)
@@ -277,7 +310,9 @@ def test_promises_and_stages_together() -> None:
         join = Join(history.streams, on="sno", how=history.how, further=options)
         join = staged(join, memory)
         with mock.patch.object(debts_module, "MOST_DEBTS", most):
-            outcome = LocalWay().run(join, batches, shards=shards, before=history.before)
+            outcome = LocalWay().run(
+                join, batches, shards=shards, before=history.before, cut=history.cut
+            )
         deferred += sum(counters.deferred for counters in outcome.counters)
         promises.compare(history, batches, outcome.result)
 

@@ -77,6 +77,20 @@ class TestFanOut:
         assert join.batch(**{last: rows(last, [7, 7], 2.0)}).num_rows == 50
         assert join.counters.capped == 2
 
+    @pytest.mark.parametrize("names", ["ab", "abc"])
+    def test_a_cap_counts_each_row_once_over_chunks(self, names: str) -> None:
+        # Given ten stored rows of every stream but the last,
+        join, last = local(join_of(names), budget=Budget(fanout=7, overflow="shed")), names[-1]
+        join.batch(**{name: rows(name, np.full(10, 7), 1.0) for name in names[:-1]})
+        # when three chunks of a micro-batch bring two rows each of the last,
+        new = join.encoded(len(names) - 1, rows(last, [7, 7], 2.0))
+        chunks = [[*([None] * (len(names) - 1)), new] for _ in range(3)]
+        counters = join.join.counters()
+        results = list(join.join.step(chunks, None, join.run.state(0), counters))
+        # then each makes seven results, and each is counted.
+        assert sum(map(len, results)) == 6 * 7
+        assert (counters.capped, counters.largest.fanout) == (6, 7)
+
     def test_a_cap_counts_over_segments(self) -> None:
         join = local(join_of("abc"), budget=Budget(fanout=7, overflow="shed"))
         for _ in range(3):  # three segments of each
@@ -90,8 +104,16 @@ class TestFanOut:
         (pa.array([3_000_000], pa.int32()).view(pa.date32()), "10183-09-21"),
         (pa.array([-800_000], pa.int32()).view(pa.date32()), "-"),
         (pa.array([b"\xff\xfe"]).view(pa.string()), "b'\\xff\\xfe'"),
+        (pa.array(["x" * 10_000]), "x" * 100 + "..."),
+        (pa.array([b"x" * 10_000]), "x" * 100 + "..."),
     ],
-    ids=["a date after the year 9999", "a date before the year 1", "a string that is not UTF-8"],
+    ids=[
+        "a date after the year 9999",
+        "a date before the year 1",
+        "a string that is not UTF-8",
+        "a long string",
+        "long bytes",
+    ],
 )
 def test_a_key_that_python_cannot_show_does_not_stop_the_step(keys: pa.Array, shown: str) -> None:
     schema = pa.schema([("k", keys.type)])
@@ -99,3 +121,4 @@ def test_a_key_that_python_cannot_show_does_not_stop_the_step(keys: pa.Array, sh
     table = pa.Table.from_arrays([keys], schema=schema)
     assert join.batch(a=table, b=table).num_rows == 1
     assert shown in join.counters.largest.key
+    assert len(join.counters.largest.key) < 200

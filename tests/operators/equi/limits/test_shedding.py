@@ -236,7 +236,11 @@ def test_whatever_the_budget_nothing_is_made_up(overflow: str, streams: str) -> 
         budget = Budget(memory=memory, rate=rate, overflow=overflow)
         with limited(**run.limits):
             outcome = LocalWay().run(
-                replace(join, budget=budget), run.batches, shards=run.shards, before=run.before
+                replace(join, budget=budget),
+                run.batches,
+                shards=run.shards,
+                before=run.before,
+                cut=run.cut,
             )
         expected = multiset(join.expected(run.batches))
         actual = multiset(outcome.result)

@@ -43,6 +43,7 @@ class History:
     batches: list[tuple[list[Any], list[Any]]]
     options: dict[str, Any]
     before: dict[int, Disturbance]
+    cut: int | None
 
 
 @st.composite
@@ -58,7 +59,8 @@ def histories(draw: st.DrawFn) -> History:
     }
     number = st.integers(1, len(batches))
     before = draw(st.dictionaries(number, st.sampled_from(Disturbance), max_size=3))
-    return History(draw(st.sampled_from(HOWS[kind])), streams, batches, options, before)
+    how, cut = draw(st.sampled_from(HOWS[kind])), draw(st.none() | st.integers(0, 1000))
+    return History(how, streams, batches, options, before, cut)
 
 
 def _both_punctuated(draw: st.DrawFn, kind: str) -> Any:

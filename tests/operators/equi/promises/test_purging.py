@@ -158,7 +158,9 @@ def test_promises_never_change_the_result() -> None:
         options = dict(history.options)
         shards = options.pop("shards")
         join = Join(history.streams, on="sno", how=history.how, further=options)
-        outcome = LocalWay().run(join, batches, shards=shards, before=history.before)
+        outcome = LocalWay().run(
+            join, batches, shards=shards, before=history.before, cut=history.cut
+        )
         compare(history, batches, outcome.result)
 
     check()

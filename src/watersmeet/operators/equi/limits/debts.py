@@ -22,7 +22,8 @@ step under watermark w no debt remains for which
 
 and no result is older than the watermark of the step before. Nor does a debt remain with a
 segment whose rows expire or are proven unmatched under w. Where no watermark ever moves, no step
-would settle a debt: it is settled at the end of its own step.
+would settle a debt: it is settled at the end of its own step. A query that was started again with
+another goal or budget, and works in stages no more, settles what it finds before anything else.
 
 **What need not wait.** A row that has found its only match (unique keys), or needs only its first
 one (semi, anti), is discarded although its segment has debts: it will match nothing else. A row
@@ -59,6 +60,13 @@ class Debts:
         self._promised = promised
         self._probe = probe
 
+    def begin(self) -> Iterator[pa.RecordBatch]:
+        """Settle what is owed from a time when the join worked in stages, if it does so no more:
+        then nothing else of this step need know of debts."""
+        if self._context.layout.policy.in_stages:
+            return iter(())
+        return self._settle(list(self._context.state.debts))
+
     def split(self, entries: Sequence[Entry]) -> tuple[Sequence[Entry], Sequence[Entry]]:
         """Of stored segments that new rows may match, those to probe now and those to defer."""
         if not self._context.layout.policy.in_stages:
@@ -87,8 +95,8 @@ class Debts:
     def finish(self, watermark: int | None, *, paused: bool) -> Iterator[pa.RecordBatch]:
         """Settle what is due at the end of the step: all debts if the step brought no rows, or
         if no timer would start another one; else those that the watermark makes due."""
-        debts, layout = self._context.state.debts, self._context.layout
-        if paused or not (layout.policy.in_stages and layout.timers):
+        debts = self._context.state.debts
+        if paused or not self._context.layout.timers:
             due = list(debts)
         elif watermark is not None:
             entries = self._entries()
@@ -101,7 +109,6 @@ class Debts:
     def _resident(self) -> set[str]:
         """The newest segments of both windows that fit into memory together."""
         limit = resident_of(self._context.layout.policy.memory)
-        assert limit is not None, "a join in stages has a budget of memory"
         aged = [
             (entry.max_time, age, entry)
             for window in self._context.state.windows

@@ -13,8 +13,7 @@ from watersmeet.operators.base import Largest
 from watersmeet.operators.equi.context import StepContext
 from watersmeet.operators.equi.keys import key_at
 from watersmeet.operators.equi.sides import Sides, where
-from watersmeet.rows.columns import Bools, Ints
-from watersmeet.rows.output import Positions
+from watersmeet.rows.columns import Bools, Ints, Positions
 from watersmeet.state.segment import Segment
 
 

@@ -16,197 +16,171 @@ other stream: all rows that it can match have come. If it is stored, it is disca
 if it has just come, it is not stored (*dropping on the fly*). The same holds for a row that has
 found its only match, where the other stream's keys are **unique**.
 
-Keys are known by their codes. A range of codes is a range of keys where the key is its own code;
-hashed keys are told apart by 64 bits.
+**How long.** A closed key is remembered for as long as something may ask for it:
+
+- New rows of the other stream ask. But with a window they are stored, and expire, if the key is
+  not known: the result is the same.
+- New rows of the same stream ask, which break their promise (:mod:`.violations`).
+- Punctuations of the other stream ask, if punctuations are handed on (:mod:`.propagating`).
+
+So it is remembered for ever if there is no window, or if punctuations are handed on. Otherwise it
+is remembered for as long as rows are kept: the longer window, and the delay of the watermark. A
+row that breaks its promise after that is not noticed, as with unique keys.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from watersmeet.rows.columns import (
-    CODE,
-    HIGH,
-    LOW,
-    PUNCTUATION,
-    Bools,
-    Ints,
-    codes_or_zero,
-    concat,
-    has_code,
-)
-from watersmeet.rows.ipc import decode, encode
-from watersmeet.rows.shard import Shard
+from watersmeet.operators.equi.promises.covered import LEAST, About, CoveredKeys, Fixed, bounds
+from watersmeet.operators.equi.promises.waiting import Waiting
+from watersmeet.operators.equi.state import EquiState
+from watersmeet.rows.columns import HIGH, LOW, PUNCTUATION, Bools, Ints, codes_or_zero, has_code
+from watersmeet.state.key_segments import KeySegments
 from watersmeet.state.keyset import KeySet
-from watersmeet.state.store import Store
-
-LEAST, GREATEST = -(2**63), 2**63 - 1
-
-_PARTS = ("keys", "everywhere", "unpurged", "open", "patterns", "waiting", "numbers")
 
 
-@dataclass
 class ClosedKeys:
-    """The closed keys of one stream, in one shard.
+    """The closed keys of one stream, in one shard. They are remembered for a ``length`` of time;
+    None: for ever.
 
-    ``keys`` are all of them. ``unpurged`` are those that were closed since the last purge, by
-    ``unpurged_count`` punctuations (or their like). ``patterns`` are punctuations with wildcards
-    among several key columns. ``open`` are a clustered stream's newest keys, ``greatest`` is an
-    ordered one's greatest. ``waiting`` are the punctuations that have not been handed on.
+    ``closed`` are all of them, but for those of an ordered stream below its greatest. ``unpurged``
+    are those that were closed since the last purge, by ``unpurged_count`` punctuations (or their
+    like). ``come`` are the keys of a unique stream that have come; they are recorded where
+    punctuations are handed on. ``news`` are the keys that were closed, or have come, in this step.
+    ``waiting`` are the stream's punctuations that have not been handed on.
 
-    ``keys`` may have codes of other shards among them: their rows do not come here. Ranges and
-    ``patterns``, of which every shard was told, are closed ``everywhere``."""
+    ``closed`` may have codes of other shards: their rows do not come here. Ranges, of which every
+    shard was told, are also in ``_everywhere``. Patterns are always told to every shard. ``_open``
+    are a clustered stream's newest keys, ``_greatest`` is an ordered one's greatest."""
 
-    name: str
-    shard: Shard = field(default_factory=Shard)
-    keys: KeySet = field(default_factory=KeySet)
-    everywhere: KeySet = field(default_factory=KeySet)
-    unpurged: KeySet = field(default_factory=KeySet)
-    open: KeySet = field(default_factory=KeySet)
-    patterns: pa.RecordBatch | None = None
-    waiting: pa.RecordBatch | None = None
-    greatest: int | None = None
-    unpurged_count: int = 0
-    _saved: dict[str, bytes] = field(default_factory=dict)
+    def __init__(
+        self, state: EquiState, stream: int, key_columns: Sequence[str], length: int | None = None
+    ) -> None:
+        self._state, self._stream, self._key_columns = state, stream, key_columns
+        self.closed = self._covered("closed", length)
+        self.unpurged = self._covered("unpurged", None)
+        self.news = CoveredKeys(key_columns)
+        self.come = KeySegments(state, f"{stream}/come", shard=state.shard)
+        self.waiting = Waiting(
+            state.named(f"{stream}/waiting", indexed=True),
+            state.named(f"{stream}/waiting for many"),
+        )
+        self._everywhere = KeySegments(state, f"{stream}/everywhere", length=length)
+        self._open = KeySegments(state, f"{stream}/open")
+        numbers = state.promises[stream]
+        self.unpurged_count: int = numbers.get("unpurged", 0)
+        self._greatest: int | None = numbers.get("greatest")
 
-    @classmethod
-    def load(cls, store: Store, stream: int, stored: Sequence[str], shard: Shard) -> ClosedKeys:
-        """What the store has of a stream's closed keys; ``stored`` names what there is."""
-        closed = cls(f"closing/{stream}/", shard)
-        for part in _PARTS:
-            name = closed.name + part
-            closed._saved[part] = (store.get(name) or b"") if name in stored else b""
-        saved = closed._saved
-        closed.keys = KeySet.from_bytes(saved["keys"])
-        closed.everywhere = KeySet.from_bytes(saved["everywhere"])
-        closed.unpurged = KeySet.from_bytes(saved["unpurged"])
-        closed.open = KeySet.from_bytes(saved["open"])
-        closed.patterns = decode(saved["patterns"]) if saved["patterns"] else None
-        closed.waiting = decode(saved["waiting"]) if saved["waiting"] else None
-        if saved["numbers"]:
-            count, greatest = np.frombuffer(saved["numbers"], np.int64).tolist()
-            closed.unpurged_count = count
-            closed.greatest = None if greatest == LEAST else greatest
-        return closed
+    # -- reading -------------------------------------------------------------------
 
-    def save(self, store: Store) -> list[str]:
-        """Write what has changed; the names of all that is stored."""
-        greatest = LEAST if self.greatest is None else self.greatest
-        count = self.unpurged_count
-        known = count or self.greatest is not None
-        values = {
-            "keys": self.keys.to_bytes(),
-            "everywhere": self.everywhere.to_bytes(),
-            "unpurged": self.unpurged.to_bytes(),
-            "open": self.open.to_bytes(),
-            "patterns": b"" if self.patterns is None else encode(self.patterns),
-            "waiting": b"" if self.waiting is None else encode(self.waiting),
-            "numbers": np.array([count, greatest], np.int64).tobytes() if known else b"",
-        }
-        for part, value in values.items():
-            if value == self._saved[part]:
-                continue
-            if value:
-                store.put(self.name + part, value)
-            else:
-                store.delete(self.name + part)
-        return [self.name + part for part, value in values.items() if value]
-
-    def covers(self, rows: pa.RecordBatch, key_columns: Sequence[str]) -> Bools:
+    def covers(self, rows: pa.RecordBatch) -> Bools:
         """Which rows have a closed key. A null key is never closed: it matches nothing."""
-        closed: Bools = self.keys.contains(codes_or_zero(rows)) & has_code(rows)
-        return closed if self.patterns is None else closed | self.fit_patterns(rows, key_columns)
+        closed = self.closed.covers(rows)
+        if self._greatest is not None:
+            closed |= codes_or_zero(rows) < self._greatest
+        return closed & has_code(rows)
 
-    def fit_patterns(self, rows: pa.RecordBatch, key_columns: Sequence[str]) -> Bools:
-        """Which rows have a key that a pattern closes; a null key is never closed."""
-        fits = np.zeros(len(rows), dtype=np.bool_)
-        for pattern in self.patterns.to_pylist() if self.patterns is not None else ():
-            fits |= _fits(rows, pattern, key_columns)
-        return fits & has_code(rows)
+    def covers_all(self, punctuations: pa.RecordBatch) -> Bools:
+        """Which punctuations are about closed keys only. For those of more than one key that is
+        what all shards have been told: they must agree."""
+        covered = self.covers(punctuations)
+        low, high, is_range = bounds(punctuations)
+        of_many = ~has_code(punctuations)
+        ranges = np.flatnonzero(of_many & is_range)
+        covered[ranges] = self._covers_ranges(low[ranges], high[ranges])
+        patterns = np.flatnonzero(of_many & ~is_range)
+        if len(patterns):
+            covered[patterns] = self.closed.fit(punctuations.take(pa.array(patterns)))
+        return covered
 
-    def arrived(self, codes: Ints, arrival: str | None) -> None:
+    def _covers_ranges(self, low: Ints, high: Ints) -> Bools:
+        if self._state.shard.count > 1:
+            return self._everywhere.covers(low, high)
+        if self._greatest is not None:
+            low = np.maximum(low, self._greatest)
+        return self.closed.codes.covers(low, high)
+
+    # -- closing -------------------------------------------------------------------
+
+    def arrived(self, codes: Ints, arrival: str) -> None:
         """Close what the arrival of these codes closes: the codes of all rows of a micro-batch."""
-        if not len(codes) or arrival is None:
+        if not len(codes):
             return
         if arrival == "ordered":
-            greatest = max(int(codes.max()), LEAST if self.greatest is None else self.greatest)
-            if greatest > LEAST and greatest != self.greatest:
-                self._close(np.array([LEAST]), np.array([greatest - 1]))
-                self.unpurged_count += 1
-            self.greatest = greatest
+            before = LEAST if self._greatest is None else self._greatest
+            greatest = max(int(codes.max()), before)
+            if greatest > before:
+                self._close_codes(np.array([before]), np.array([greatest - 1]), 1)
+            self._greatest = greatest
         else:
-            newest = KeySet().with_codes(codes)
-            before = _codes_in(self.open)
-            absent = before[~newest.contains(before)]
-            self._close(absent, absent)
-            self.unpurged_count += len(absent)
-            self.open = newest
+            newest, known = KeySet().with_codes(codes), _codes_in(self._open.whole())
+            absent = known[~newest.contains(known)]
+            self.closed.codes.add(absent, absent)
+            self._close_codes(absent, absent, len(absent))
+            self._open.clear()
+            self._open.add(newest.low, newest.high)
 
-    def punctuate(self, rows: pa.RecordBatch, key_columns: Sequence[str]) -> None:
+    def has_come(self, codes: Ints) -> None:
+        """Record which keys of a unique stream have come: they will not come again."""
+        self.come.add(codes, codes)
+        self.news.codes.add(codes, codes)
+
+    def punctuate(self, punctuations: pa.RecordBatch) -> None:
         """Close what punctuations close. One that closes nothing new is ignored."""
-        of_one_key = has_code(rows)
-        codes, first = np.unique(codes_or_zero(rows)[of_one_key], return_index=True)
-        new = ~self.keys.contains(codes)
-        effective = np.flatnonzero(of_one_key)[first[new]].tolist()
-        self._close(codes[new], codes[new])
-        for position in np.flatnonzero(~of_one_key).tolist():
-            if self._close_many(rows.slice(position, 1), key_columns):
-                effective.append(position)
-        if effective:
-            rows = rows.take(pa.array(sorted(effective)))
-            self.waiting = rows if self.waiting is None else concat([self.waiting, rows])
-            self.unpurged_count += len(effective)
+        new = punctuations.filter(pa.array(~self.covers_all(punctuations)))
+        if not len(new):
+            return
+        effective = new.take(pa.array(About.of(new, self._key_columns).first_of_each()))
+        about = About.of(effective, self._key_columns)
+        for keys in (self.closed, self.unpurged, self.news):
+            keys.add(about)
+        self.unpurged_count += len(effective)
+        self.waiting.add(effective)
+        if self._state.shard.count > 1:
+            told = about.is_range & ~about.of_one_key
+            self._everywhere.add(about.low[told], about.high[told])
 
-    def _close_many(self, row: pa.RecordBatch, key_columns: Sequence[str]) -> bool:
-        """Close a range or a pattern, and say whether it was new. All shards must agree."""
-        low, high = bounds(row)
-        if low is not None and high is not None:
-            if low > high or self.closed_everywhere(low, high):
-                return False
-            self._close(np.array([low]), np.array([high]))
-            if self.shard.count > 1:
-                self.everywhere = self.everywhere.with_ranges(np.array([low]), np.array([high]))
-            return True
-        pattern = row.select(list(key_columns))
-        if self.patterns is not None and pattern.to_pylist()[0] in self.patterns.to_pylist():
-            return False
-        self.patterns = pattern if self.patterns is None else concat([self.patterns, pattern])
-        return True
+    def purged(self) -> None:
+        """All rows that were made useless have been purged."""
+        self.unpurged.clear()
+        self.unpurged_count = 0
 
-    def closed_everywhere(self, low: int, high: int) -> bool:
-        """Are all keys from low to high closed in every shard?"""
-        return (self.keys if self.shard.count == 1 else self.everywhere).covers(low, high)
+    def save(self, watermark: int | None) -> None:
+        """Keep what is known with the state, and forget what nobody asks for any more."""
+        for keys in (self.closed, self.unpurged, self.come, self._everywhere, self._open):
+            keys.save(watermark)
+        self.waiting.save()
+        numbers = {"unpurged": self.unpurged_count, "greatest": self._greatest}
+        self._state.promises[self._stream] = {
+            name: number for name, number in numbers.items() if number is not None
+        }
 
-    def _close(self, low: Ints, high: Ints) -> None:
-        self.keys = self.keys.with_ranges(low, high).bridged(self.keys, self.shard)
-        self.unpurged = self.unpurged.with_ranges(low, high)
+    # -- inside --------------------------------------------------------------------
 
+    def _covered(self, name: str, length: int | None) -> CoveredKeys:
+        """A set of keys that is kept in windows of the state: one for codes, and one for each
+        choice of columns that patterns fix."""
+        state, prefix = self._state, f"{self._stream}/{name}"
 
-def bounds(row: pa.RecordBatch) -> tuple[int | None, int | None]:
-    """The codes that a punctuation closes, from the least to the greatest; None if it is a
-    pattern of several key columns."""
-    code = row.column(CODE)[0].as_py()
-    if code is not None:
-        return code, code
-    if LOW not in row.schema.names:
-        return None, None
-    low, high = row.column(LOW)[0].as_py(), row.column(HIGH)[0].as_py()
-    return LEAST if low is None else low, GREATEST if high is None else high
+        def segments(fixed: Fixed | None) -> KeySegments:
+            if fixed is None:
+                return KeySegments(state, prefix, length=length, shard=state.shard)
+            return KeySegments(state, f"{prefix} by {','.join(map(str, fixed))}", length=length)
 
+        known = {name.removeprefix(f"{prefix} by ") for name in state.names(f"{prefix} by ")}
+        fixed = [tuple(int(column) for column in text.split(",") if column) for text in known]
+        return CoveredKeys(self._key_columns, segments, sorted(fixed))
 
-def _fits(rows: pa.RecordBatch, pattern: dict[str, object], key_columns: Sequence[str]) -> Bools:
-    """Which rows fit a pattern: equal to it where it has a value."""
-    fits = np.ones(len(rows), dtype=np.bool_)
-    for name in key_columns:
-        if pattern[name] is not None:
-            equal = pc.equal(rows.column(name), pa.scalar(pattern[name], rows.column(name).type))
-            fits &= equal.fill_null(False).to_numpy(zero_copy_only=False)
-    return fits
+    def _close_codes(self, low: Ints, high: Ints, count: int) -> None:
+        """The order of arrival has closed such keys."""
+        self.unpurged.codes.add(low, high)
+        self.unpurged_count += count
+        self.news.codes.add(low, high)
 
 
 def split_punctuations(
@@ -228,8 +202,6 @@ def split_punctuations(
 
 def _codes_in(keys: KeySet) -> Ints:
     """Every code of a set of single keys."""
-    if not keys:
-        return np.empty(0, dtype=np.int64)
-    return np.concatenate(
-        [np.arange(low, high + 1) for low, high in zip(keys.low, keys.high, strict=True)]
-    )
+    sizes = keys.high - keys.low + 1
+    starts = np.cumsum(sizes) - sizes
+    return np.repeat(keys.low - starts, sizes) + np.arange(int(sizes.sum()))

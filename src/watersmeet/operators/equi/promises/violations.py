@@ -1,8 +1,9 @@
 """Violations: rows that a stream had promised not to bring.
 
 A row violates a promise if its key is closed in its own stream, or if its key is unique and is in
-this batch or in the window already. (An earlier row that has left the window is not remembered.)
-The join fails, drops such rows, or keeps them; dropped and kept ones are counted.
+this batch or in the window already. (An earlier row that has left the window is not remembered, nor
+is a closed key for ever, if there is a window: see :mod:`.closing`.) The join fails, drops such
+rows, or keeps them; dropped and kept ones are counted.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from watersmeet.operators.equi.context import StepContext
 from watersmeet.operators.equi.keys import key_at, same_keys
 from watersmeet.operators.equi.layout import EquiLayout
 from watersmeet.operators.equi.promises.promised import Promised
-from watersmeet.rows.columns import TIME, Bools, has_code
+from watersmeet.rows.columns import TIME, Bools, Positions, has_code
 from watersmeet.state.probe import probe
 from watersmeet.state.segment import Segment
 
@@ -30,7 +31,7 @@ def accepted(
     layout, closed = context.layout, promised.closed[stream]
     if closed is None or not len(rows):
         return rows
-    of_closed_key = closed.covers(rows, layout.key_columns)
+    of_closed_key = closed.covers(rows)
     violating = of_closed_key
     if layout.inputs[stream].unique:
         violating = of_closed_key | _repeated(context, stream, rows)
@@ -49,18 +50,20 @@ def _repeated(context: StepContext, stream: int, rows: pa.RecordBatch) -> Bools:
     coded = np.flatnonzero(has_code(rows))
     fresh = Segment.of(_untimed(rows.take(pa.array(coded))))
     index = fresh.index
+    repeated = np.zeros(len(rows), dtype=np.bool_)
+
+    def compare(other: Segment, mine: Positions, theirs: Positions) -> None:
+        equal = same_keys(context.layout, fresh.rows, other.rows, mine, theirs)
+        repeated[coded[mine[equal]]] = True
+
     twins = np.flatnonzero(index.codes[1:] == index.codes[:-1]) + 1
-    pairs = [(fresh, index.order[twins], index.order[twins - 1])]
+    compare(fresh, index.order[twins], index.order[twins - 1])
     window = context.state.windows[stream]
     for entry in window.entries:
         stored = window.open(entry)
         for mine, theirs in probe(fresh, stored, None, None).pieces(_PIECE):
             present = ~window.gone(entry)[theirs]
-            pairs.append((stored, mine[present], theirs[present]))
-    repeated = np.zeros(len(rows), dtype=np.bool_)
-    for other, mine, theirs in pairs:
-        equal = same_keys(context.layout, fresh.rows, other.rows, mine, theirs)
-        repeated[coded[mine[equal]]] = True
+            compare(stored, mine[present], theirs[present])
     return repeated
 
 

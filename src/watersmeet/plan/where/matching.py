@@ -1,0 +1,116 @@
+"""What must hold for rows to match: the key, the windows, and what is evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from watersmeet.errors import PredicateError
+from watersmeet.plan.backend import Backend
+from watersmeet.plan.join import Condition, all_of, conditions_of, join_type, texts_of
+from watersmeet.plan.keys import Keys
+from watersmeet.plan.predicates import bound
+from watersmeet.plan.streams import check_streams, with_time
+from watersmeet.plan.where.keys import FoundKeys, find_keys
+from watersmeet.plan.where.windows import FoundWindows, find_windows
+from watersmeet.rows.predicate import AllOf, Predicate
+from watersmeet.rows.terms import Term, conjunction
+from watersmeet.spec.predicate import PredicateFunction
+from watersmeet.spec.stream import StreamSpec
+
+
+@dataclass(frozen=True)
+class Matching:
+    """``on`` and ``within`` as a call gives them, and what is evaluated: ``terms`` of SQL, and
+    ``functions``. ``where`` are these conditions as a call gives them.
+
+    ``reading`` says what was made of each part of the condition. ``unlimited`` are the differences
+    of times that it does not limit, if it limits others."""
+
+    on: Keys | Mapping[str, Keys] | None
+    within: object
+    where: tuple[Condition, ...] | None = None
+    terms: tuple[Term, ...] = ()
+    functions: tuple[Predicate, ...] = ()
+    reading: tuple[str, ...] = ()
+    unlimited: tuple[str, ...] = ()
+
+    @property
+    def predicate(self) -> Predicate | None:
+        """What is evaluated, as one predicate."""
+        of_terms = conjunction(self.terms)
+        predicates = (*((of_terms,) if of_terms else ()), *self.functions)
+        return AllOf(predicates) if len(predicates) > 1 else next(iter(predicates), None)
+
+
+def read_where(
+    streams: Sequence[StreamSpec],
+    backend: Backend,
+    *,
+    on: Keys | Mapping[str, Keys] | None,
+    within: object,
+    where: object,
+    how: object,
+) -> Matching:
+    """What a call asks to match. What it says by ``on`` or ``within`` is not looked for in
+    ``where``."""
+    conditions = conditions_of(where)
+    if not conditions:
+        return Matching(on, within)
+    # The condition names the streams: they are checked first.
+    check_streams(streams)
+    streams = [with_time(stream) for stream in streams]
+    _check_one_match(len(streams), join_type(how), conditions)
+    functions = [each for each in conditions if isinstance(each, PredicateFunction)]
+    terms = [t for each in conditions if isinstance(each, str) for t in backend.translate(each)]
+    keys = find_keys(streams, terms if on is None else ())
+    windows = find_windows(streams, terms if within is None else ())
+    replaced = keys.replaced | windows.replaced
+    left = tuple(term for i, term in enumerate(terms) if i not in replaced)
+    return Matching(
+        on=keys.on if on is None else on,
+        within=windows.within if within is None else within,
+        where=(_evaluated(left, functions) if replaced else conditions) or None,
+        terms=left,
+        functions=tuple(bound(function, streams) for function in functions),
+        reading=_reading(terms, keys, windows),
+        unlimited=windows.unlimited,
+    )
+
+
+def _check_one_match(count: int, how: str, conditions: Sequence[Condition]) -> None:
+    if count > 2 and how == "left":
+        shown = all_of(texts_of(conditions))
+        raise PredicateError(
+            f"where={shown!r} with how='left' of {count} streams: it would not be clear which "
+            "match it is a condition of. Filter the streams before the join, or the result after "
+            "it, or join two streams at a time."
+        )
+
+
+def _evaluated(
+    terms: Sequence[Term], functions: Sequence[PredicateFunction]
+) -> tuple[Condition, ...]:
+    """What is left of the conditions."""
+    rest = conjunction(terms)
+    return (*(() if rest is None else (rest.text,)), *functions)
+
+
+def _reading(terms: Sequence[Term], keys: FoundKeys, windows: FoundWindows) -> tuple[str, ...]:
+    """What was made of each term, if anything was. Terms may have been written as one, by
+    ``between``."""
+    if not keys.replaced and not windows.used:
+        return ()
+    every = range(len(terms))
+    evaluated = [i for i in every if i not in keys.replaced | windows.replaced]
+    made: dict[str, Collection[int]] = {
+        "key": keys.replaced,
+        "windows": windows.used,
+        "evaluated": evaluated,
+    }
+    read: dict[str, list[str]] = {}
+    for what, those in made.items():
+        for i in those:
+            read.setdefault(terms[i].text, []).append(what)
+    texts = dict.fromkeys(term.text for term in terms)
+    return tuple(f"{text}: {', '.join(dict.fromkeys(read[text]))}" for text in texts)

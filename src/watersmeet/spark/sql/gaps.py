@@ -1,0 +1,186 @@
+"""Gaps: how far apart a comparison allows two times to be.
+
+What is compared is a *sum*: a time column, or the difference of two, and a constant. Both sides of
+a comparison together are ``plus - minus``, two columns, and a constant that is known to be within
+limits::
+
+    plus - minus + c <= 0    and    least <= c <= most    imply    plus - minus <= -least
+
+The limits are the same number except for what the calendar or rounding makes of it: a month has 28
+to 31 days, a local clock is put forward and back, whole seconds leave out a fraction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import types as T
+
+from watersmeet.rows.terms import ColumnOf, Gap
+from watersmeet.spark.sql.nodes import elements, in_order, type_of
+from watersmeet.spark.sql.numbers import WIDER
+
+if TYPE_CHECKING:
+    from watersmeet.spark.sql.translation import Translation
+
+_SECOND = 1_000_000
+_DAY = 86_400 * _SECOND
+#: A microsecond less than a second, and than a millisecond.
+_FRACTION, _MILLI_FRACTION = _SECOND - 1, 999
+
+
+class _NoSumError(Exception):
+    """What is compared is not a sum of times."""
+
+
+@dataclass(frozen=True)
+class _Sum:
+    """``plus - minus`` and between ``least`` and ``most`` microseconds more, counted in units of
+    ``unit`` microseconds. Unit None: a number without a unit."""
+
+    plus: ColumnOf | None
+    minus: ColumnOf | None
+    unit: int | None
+    least: int
+    most: int
+
+    def __neg__(self) -> _Sum:
+        return _Sum(self.minus, self.plus, self.unit, -self.most, -self.least)
+
+    def __add__(self, other: _Sum) -> _Sum:
+        unit = self.unit or other.unit
+        one, two = self._counted(unit), other._counted(unit)
+        if (one.plus and two.plus) or (one.minus and two.minus):
+            raise _NoSumError
+        plus, minus = one.plus or two.plus, one.minus or two.minus
+        return _Sum(plus, minus, unit, one.least + two.least, one.most + two.most)
+
+    def _counted(self, unit: int | None) -> _Sum:
+        """The same in a unit, if it has none."""
+        if self.unit == unit or unit is None:
+            return self
+        if self.unit is not None:
+            raise _NoSumError
+        return replace(self, unit=unit, least=self.least * unit, most=self.most * unit)
+
+    def wider(self, least: int, most: int) -> _Sum:
+        return replace(self, least=self.least + least, most=self.most + most)
+
+
+def gaps_of(t: Translation, node: Any) -> tuple[Gap, ...]:
+    """The gaps that a comparison of two streams implies, which may be none."""
+    try:
+        return tuple(gap for sides in in_order(node) for gap in _gaps(t, *sides))
+    except _NoSumError:
+        return ()
+
+
+def _gaps(t: Translation, lesser: Any, greater: Any, strict: bool) -> Iterator[Gap]:
+    lesser = t.meant(lesser)
+    absolute = lesser.nodeName() == "Abs"
+    left = _sum(t, lesser.child() if absolute else lesser)
+    right = _sum(t, greater)
+    for side in (left, -left) if absolute else (left,):
+        total = side + -right
+        if total.plus is None or total.minus is None or total.plus[0] == total.minus[0]:
+            raise _NoSumError
+        assert total.unit is not None, "a time has a unit"
+        # Less is less by a unit at least: by a microsecond, for times themselves.
+        most = -total.least - (total.unit if strict else 0)
+        yield Gap(total.plus, total.minus, most, exact=total.least == total.most)
+
+
+def _sum(t: Translation, given: Any) -> _Sum:
+    node = t.meant(given)
+    if node.foldable():
+        return _constant(t, node)
+    handler = _SUMS.get(node.nodeName())
+    if handler is None:
+        raise _NoSumError
+    return handler(t, node)
+
+
+def _constant(t: Translation, node: Any) -> _Sum:
+    value, kind = t.evaluated(node), type_of(node)
+    interval = isinstance(kind, T.DayTimeIntervalType)
+    if value is None or not (interval or type(kind) in WIDER):
+        raise _NoSumError
+    return _Sum(None, None, 1 if interval else None, value, value)
+
+
+def _column(t: Translation, node: Any) -> _Sum:
+    if not isinstance(type_of(node), T.TimestampType):
+        raise _NoSumError
+    return _Sum(t.condition.column(node), None, 1, 0, 0)
+
+
+def _in_units(unit: int, least: int, most: int) -> Callable[[Translation, Any], _Sum]:
+    """A function that counts whole units of a time. Together they are so much more than it."""
+
+    def handler(t: Translation, node: Any) -> _Sum:
+        time = node.children().head()
+        if not isinstance(type_of(time), T.TimestampType):
+            raise _NoSumError
+        return replace(_sum(t, time).wider(least, most), unit=unit)
+
+    return handler
+
+
+def _cast(t: Translation, node: Any) -> _Sum:
+    source, target = type_of(node.child()), type_of(node)
+    if isinstance(source, T.TimestampType) and type(target) in WIDER:
+        return _in_units(_SECOND, -_FRACTION, 0)(t, node)
+    whole = type(source) in WIDER and type(target) in WIDER
+    intervals = isinstance(source, T.DayTimeIntervalType) and type(source) is type(target)
+    if whole or intervals or source == target:
+        return _sum(t, node.child())
+    raise _NoSumError
+
+
+def _plus(t: Translation, node: Any) -> _Sum:
+    left, right = elements(node.children())
+    return _sum(t, left) + _sum(t, right)
+
+
+def _minus(t: Translation, node: Any) -> _Sum:
+    left, right = elements(node.children())
+    return _sum(t, left) + -_sum(t, right)
+
+
+def _plus_interval(t: Translation, node: Any) -> _Sum:
+    time, interval = (_sum(t, child) for child in elements(node.children()))
+    # Days are days of the calendar. They are longer or shorter where the clock is changed.
+    changed = t.clock_changes if abs(interval.least) >= _DAY else 0
+    return (time + interval).wider(-changed, changed)
+
+
+def _plus_months(t: Translation, node: Any) -> _Sum:
+    time, interval = elements(node.children())
+    months = t.constant(interval)
+    lengths = sorted((28 * _DAY * months, 31 * _DAY * months))
+    return _sum(t, time).wider(lengths[0] - t.clock_changes, lengths[1] + t.clock_changes)
+
+
+def _minus_time(t: Translation, node: Any) -> _Sum:
+    # Spark subtracts local times.
+    return _minus(t, node).wider(-t.clock_changes, t.clock_changes)
+
+
+_SUMS: dict[str, Callable[[Translation, Any], _Sum]] = {
+    "AttributeReference": _column,
+    "Cast": _cast,
+    "Add": _plus,
+    "Subtract": _minus,
+    "UnaryMinus": lambda t, node: -_sum(t, node.child()),
+    "TimestampAddInterval": _plus_interval,
+    "TimeAdd": _plus_interval,  # its name before Spark 4.1
+    "TimestampAddYMInterval": _plus_months,
+    "SubtractTimestamps": _minus_time,
+    "UnixTimestamp": _in_units(_SECOND, -_FRACTION, _FRACTION),  # towards 1970
+    "ToUnixTimestamp": _in_units(_SECOND, -_FRACTION, _FRACTION),
+    "UnixSeconds": _in_units(_SECOND, -_FRACTION, 0),
+    "UnixMillis": _in_units(1_000, -_MILLI_FRACTION, 0),
+    "UnixMicros": _in_units(1, 0, 0),
+}

@@ -1,0 +1,93 @@
+"""The terms of a condition: what it joins by AND, and what each of them says of the streams."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import polars as pl
+from pyspark.sql import types as T
+
+from watersmeet.rows.predicate import SqlPredicate
+from watersmeet.rows.terms import ColumnOf, Equality, Term
+from watersmeet.spark.sql.analysis import Condition, fail
+from watersmeet.spark.sql.comparisons import comparisons_of
+from watersmeet.spark.sql.gaps import gaps_of
+from watersmeet.spark.sql.nodes import COMPARISONS, elements, type_of
+from watersmeet.spark.sql.numbers import WIDER
+from watersmeet.spark.sql.translation import Translation
+
+#: What stands behind its operand: where such a term was written does not tell where that was.
+_BEHIND = re.compile(r"(not\s+)?(between|in|like|ilike|rlike|regexp|is)\b", re.IGNORECASE)
+
+
+def terms_of(condition: Condition) -> tuple[Term, ...]:
+    """The terms of a condition; those that always hold are left out."""
+    t = Translation(condition)
+    terms = [term for term in (_term(t, node) for node in _conjuncts(t, condition.root)) if term]
+    if not terms:
+        hint = "Compare columns, as in 'a.x < b.y'."
+        fail(condition.sql, "the condition mentions no column", hint)
+    return tuple(terms)
+
+
+def _conjuncts(t: Translation, node: Any) -> Iterator[Any]:
+    """The nodes that AND joins, whatever the parentheses."""
+    match node.nodeName():
+        case "And":
+            for child in elements(node.children()):
+                yield from _conjuncts(t, child)
+        case "With":
+            t.named(node)
+            yield from _conjuncts(t, node.child())
+        case _:
+            yield node
+
+
+def _term(t: Translation, node: Any) -> Term | None:
+    """What a node says; None if it holds whatever the rows are."""
+    expression, columns = t.collected(node)
+    text = _text(t, node)
+    if not columns:
+        if pl.select(expression).item() is not True:
+            fail(t.condition.sql, f"{text} never holds", "Leave it out, or compare columns.")
+        return None
+    predicate = SqlPredicate(text, columns, expression)
+    if len({stream for stream, _ in columns}) != 2 or node.nodeName() not in COMPARISONS:
+        return Term(predicate)
+    return Term(predicate, _equality(t, node), gaps_of(t, node), comparisons_of(t, node))
+
+
+def _equality(t: Translation, node: Any) -> Equality | None:
+    if node.nodeName() != "EqualTo":
+        return None
+    left, right = (_column(t, child) for child in elements(node.children()))
+    return None if left is None or right is None else Equality(left, right)
+
+
+def _column(t: Translation, given: Any) -> ColumnOf | None:
+    """The column that a node is, if it is one; Spark may have cast it to a wider integral type."""
+    node = t.meant(given)
+    if node.nodeName() == "Cast" and _widens(type_of(node.child()), type_of(node)):
+        node = t.meant(node.child())
+    return t.condition.column(node) if node.nodeName() == "AttributeReference" else None
+
+
+def _widens(source: T.DataType, target: T.DataType) -> bool:
+    order = list(WIDER)
+    integral = type(source) in order and type(target) in order
+    return integral and order.index(type(source)) < order.index(type(target))
+
+
+def _text(t: Translation, node: Any) -> str:
+    """A term as it was written, or, where that cannot be told, as Spark writes it."""
+    origin = node.origin()
+    start, stop = origin.startIndex(), origin.stopIndex()
+    if start.isDefined() and stop.isDefined():
+        text = t.condition.sql[start.get() : stop.get() + 1]
+        if not _BEHIND.match(text):
+            return f"({text})" if node.nodeName() == "Or" else text
+    if node.nodeName() in COMPARISONS:
+        return f" {node.symbol()} ".join(map(t.text, elements(node.children())))
+    return t.text(node)

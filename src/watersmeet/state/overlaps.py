@@ -1,0 +1,172 @@
+"""Searching by intervals: which stored rows overlap new ones, in one dimension or several?
+
+The cost follows the new rows and what they find, not the number of pairs. Stored rows are
+*prepared* once; then they are searched along the *axis* that selects most: by the intervals of one
+dimension, or by their lows or their highs alone, with a line for each class of lengths
+(:mod:`watersmeet.state.lines`). What is found is compared in all dimensions that the axis does not
+decide. If that would be much, the two axes that select most are searched together, by a grid.
+
+Which axes select most is counted for a sample of the new rows. It changes no result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from watersmeet.rows.bounds import Bounds, known_rows
+from watersmeet.rows.columns import Ints
+from watersmeet.state.lines import Grid, Line, Pairs, classes
+from watersmeet.state.probe import spread
+
+#: How many pairs are looked at together: few enough that they stay near.
+_AT_A_TIME = 1 << 16
+#: How many new rows tell which axes select most.
+_SAMPLE = 512
+#: What one new row costs, in pairs that are compared: in a line, and in a grid.
+_LINE_COST = 10
+_GRID_COST = 60
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """What stored rows are searched by: the intervals of a dimension (``ends`` None), or only their
+    ``"lows"`` (with the highs of new rows) or their ``"highs"`` (with the lows of new rows)."""
+
+    dimension: int
+    ends: str | None = None
+
+    def stored(self, bounds: Sequence[Bounds]) -> Bounds:
+        whole = bounds[self.dimension]
+        if self.ends is None:
+            return whole
+        return Bounds(whole.low, None) if self.ends == "lows" else Bounds(None, whole.high)
+
+    def new(self, bounds: Sequence[Bounds]) -> Bounds:
+        whole = bounds[self.dimension]
+        if self.ends is None:
+            return whole
+        return Bounds(None, whole.high) if self.ends == "lows" else Bounds(whole.low, None)
+
+
+class Prepared:
+    """Stored rows, ``count`` of them, ready to be searched by their ``bounds``, one for each
+    dimension. What is made for a search is kept for the next.
+
+    >>> stored = Prepared(3, [Bounds(np.array([0, 5, 7]), np.array([4, 6, 9]))])
+    >>> prices = Bounds.points(np.array([6, 8, 1]))
+    >>> [(new.tolist(), old.tolist()) for new, old in stored.search(3, [prices], block=10)]
+    [([2, 0, 1], [0, 1, 2])]
+    """
+
+    def __init__(self, count: int, bounds: Sequence[Bounds]) -> None:
+        self._rows = known_rows(count, bounds)
+        self._bounds = [each.at(self._rows) for each in bounds]
+        self._lines: dict[_Axis, list[Line]] = {}
+        self._grids: dict[tuple[_Axis, _Axis], list[Grid]] = {}
+
+    def search(self, count: int, new: Sequence[Bounds], block: int) -> Iterator[Pairs]:
+        """The pairs of ``count`` new rows and stored ones that overlap in every dimension, each
+        once, at most ``block`` at a time. Without a dimension, all pairs."""
+        assert len(new) == len(self._bounds), "both sides have the same dimensions"
+        rows = known_rows(count, new)
+        if not len(rows) or not len(self._rows):
+            return
+        if not new:
+            yield from spread(np.zeros_like(rows), np.full_like(rows, len(self._rows)), block)
+            return
+        axes = self._chosen([each.at(_sample(rows)) for each in new])
+        # In order, they are found faster: neighbours search in the same places.
+        rows = rows[np.argsort(axes[0].new(new).ends[rows], kind="stable")]
+        found = self._found([each.at(rows) for each in new], axes, min(block, _AT_A_TIME))
+        for new_rows, stored_rows in _together(found, block):
+            yield rows[new_rows], self._rows[stored_rows]
+
+    def _found(self, new: Sequence[Bounds], axes: Sequence[_Axis], size: int) -> Iterator[Pairs]:
+        """The pairs that overlap, as positions among the rows that have bounds."""
+        searched: Sequence[Line | Grid]
+        searched = self._grid(*axes) if len(axes) > 1 else self._line(*axes)
+        for each in searched:
+            exact = isinstance(each, Line) and each.exact and axes[0].ends is None
+            decided = axes[0].dimension if exact else None
+            compared = [dimension for dimension in range(len(new)) if dimension != decided]
+            for rows, stored in each.pairs([axis.new(new) for axis in axes], size):
+                for dimension in compared:
+                    overlap = new[dimension].overlap(rows, self._bounds[dimension], stored)
+                    rows, stored = rows[overlap], stored[overlap]
+                yield rows, stored
+
+    def _chosen(self, sample: Sequence[Bounds]) -> list[_Axis]:
+        """The one or two axes to search along, the one that selects most first."""
+        axes = [axis for dimension in range(len(sample)) for axis in self._axes(dimension)]
+        if len(axes) == 1:
+            return axes
+        share = {axis: self._share(axis, axis.new(sample)) for axis in axes}
+        best, second = sorted(axes, key=lambda axis: share[axis])[:2]
+        lines, more = len(self._line(best)), len(self._line(second))
+        by_line = lines * _LINE_COST + share[best] * len(self._rows)
+        # As if the axes were independent. Twice that, because not all in cells at a border overlap.
+        both = share[best] * share[second] * len(self._rows)
+        by_grid = lines * more * _GRID_COST + 2 * both
+        return [best, second] if by_grid < by_line else [best]
+
+    def _axes(self, dimension: int) -> list[_Axis]:
+        """The axes of a dimension. Where intervals are of one length, no end alone selects more."""
+        whole, bounds = _Axis(dimension), self._bounds[dimension]
+        if bounds.low is None or bounds.high is None or _exact(self._line(whole)):
+            return [whole]
+        return [whole, _Axis(dimension, "lows"), _Axis(dimension, "highs")]
+
+    def _share(self, axis: _Axis, new: Bounds) -> float:
+        """Which share of all pairs a search along an axis finds."""
+        ranges = [line.ranges(new) for line in self._line(axis)]
+        found = sum(int((stop - start).sum()) for start, stop in ranges)
+        return found / (len(new.ends) * len(self._rows))
+
+    def _line(self, axis: _Axis) -> list[Line]:
+        if axis not in self._lines:
+            bounds, every = axis.stored(self._bounds), np.arange(len(self._rows))
+            self._lines[axis] = [Line.of(bounds, rows) for rows in classes(bounds, every)]
+        return self._lines[axis]
+
+    def _grid(self, one: _Axis, other: _Axis) -> list[Grid]:
+        if (one, other) not in self._grids:
+            first, second = one.stored(self._bounds), other.stored(self._bounds)
+            self._grids[one, other] = [
+                Grid.of((first, second), rows)
+                for alike in classes(first, np.arange(len(self._rows)))
+                for rows in classes(second, alike)
+            ]
+        return self._grids[one, other]
+
+
+def _exact(lines: Sequence[Line]) -> bool:
+    return all(line.exact for line in lines)
+
+
+def _sample(rows: Ints) -> Ints:
+    """Some of the rows, evenly from all of them."""
+    return rows[:: -(-len(rows) // _SAMPLE)]
+
+
+def _together(pieces: Iterator[Pairs], block: int) -> Iterator[Pairs]:
+    """Small pieces put together, to at most ``block`` pairs."""
+    waiting: list[Pairs] = []
+    count = 0
+    for piece in pieces:
+        if count + len(piece[0]) > block:
+            yield _joined(waiting)
+            waiting, count = [], 0
+        if len(piece[0]):
+            waiting.append(piece)
+            count += len(piece[0])
+    if count:
+        yield _joined(waiting)
+
+
+def _joined(pieces: Sequence[Pairs]) -> Pairs:
+    if len(pieces) == 1:
+        return pieces[0]
+    return np.concatenate([new for new, _ in pieces]), np.concatenate([old for _, old in pieces])
