@@ -63,7 +63,7 @@ class Plan:
         """The result, as a DataFrame to write, query or aggregate."""
         plan, frames = self.plan, [stream.df for stream in self.streams]
         if isinstance(plan, RingPlan):
-            return ring.build(plan.spec, plan.policy, plan.predicates, frames)
+            return ring.build(plan.spec, plan.policy, plan.conditions, frames)
         assert isinstance(plan, EquiPlan), f"no query for {type(plan).__name__}"
         return equi.build(plan.spec, plan.policy, plan.predicate, frames)
 

@@ -368,7 +368,7 @@ def _hops(
     """The operators of a plan, each with its inputs; and how rows of the streams are stored."""
     delays = [(stream.delay or 0) if stream.time else None for stream in plan.spec.streams]
     if isinstance(plan, RingPlan):
-        laid = lay_out_ring(plan.spec, plan.policy, plan.predicates, schemas=schemas, output=output)
+        laid = lay_out_ring(plan.spec, plan.policy, plan.conditions, schemas=schemas, output=output)
         hops: list[tuple[Operator, Sequence[LocalInput]]] = [
             (
                 RingHop(laid, hop),

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from tests.oracle import Arrivals, Stream, split_late, sql_join
+from watersmeet.rows.terms import Term
 from watersmeet.spec.budget import Budget
 from watersmeet.spec.predicate import PredicateFunction
 from watersmeet.spec.tuning import Tuning
@@ -33,7 +34,9 @@ class Condition:
     """A condition as the join and as the oracle take it."""
 
     sql: str
-    predicate: PredicateFunction
+    predicate: PredicateFunction | None = None
+    #: What Spark's translation makes of the SQL; then the join gets that, and no function.
+    terms: tuple[Term, ...] = ()
 
 
 #: What of the further arguments belongs to the tuning.
@@ -62,7 +65,7 @@ class Join:
             "on": self.on or None,
             "within": self.within,
             "how": self.how,
-            "where": [condition.predicate for condition in self.conditions] or None,
+            "where": [each.predicate or each.sql for each in self.conditions] or None,
             "unbounded": self.within is None,
             "tuning": Tuning(
                 index=self.index,

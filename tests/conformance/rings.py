@@ -3,14 +3,17 @@ them meanwhile."""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import random
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
+from unittest import mock
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 from hypothesis import strategies as st
@@ -20,7 +23,10 @@ from tests.conformance.join import Batch, Condition, Join
 from tests.conformance.strategies import _LIMITS, INSTANT, PAYLOADS, arrivals
 from tests.conformance.ways import Disturbance, disturbed, executed, restarted
 from watersmeet.operators.base import Counters
-from watersmeet.testing import LocalJoin, LocalStream
+from watersmeet.rows.overlaps import Comparison, Rank
+from watersmeet.rows.predicate import SqlPredicate, input_name
+from watersmeet.rows.terms import Term
+from watersmeet.testing import LocalBackend, LocalJoin, LocalStream
 
 
 def _comparing(sql: str, function: Any, *names: str, columns: Sequence[str] | None) -> Condition:
@@ -76,6 +82,57 @@ def total(*names: str) -> Condition:
     return _comparing("{0}.n + {1}.n <= {2}.n", _sum, *names, columns=["n"])
 
 
+def _rank(stream: int, column: str, plus: int = 0, *, below: bool = False) -> Rank:
+    number = pl.col(input_name(stream, column)) + plus
+    return Rank(f"{stream}.{column} + {plus}", stream, (column,), "int", number, below)
+
+
+def _term(sql: str, one: int, other: int, columns: Sequence[str], holds: pl.Expr) -> Term:
+    inputs = tuple((stream, column) for column in columns for stream in (one, other))
+    return Term(SqlPredicate(sql, inputs, holds))
+
+
+def _not_more(one: int, other: int) -> tuple[Term, ...]:
+    exact = Comparison(_rank(one, "n"), _rank(other, "n"), exact=True)
+    holds = pl.col(input_name(one, "n")) <= pl.col(input_name(other, "n"))
+    return (replace(_term("not more", one, other, ["n"], holds), comparisons=(exact,)),)
+
+
+def _less_by_rank(one: int, other: int) -> tuple[Term, ...]:
+    exact = Comparison(_rank(one, "n"), _rank(other, "n", below=True), exact=True)
+    holds = pl.col(input_name(one, "n")) < pl.col(input_name(other, "n"))
+    return (replace(_term("less", one, other, ["n"], holds), comparisons=(exact,)),)
+
+
+def _near_by(column: str, one: int, other: int) -> Term:
+    """What the ranks let through is a little more than the term."""
+    apart = pl.col(input_name(one, column)) - pl.col(input_name(other, column))
+    wide = (
+        Comparison(_rank(one, column), _rank(other, column, plus=2), exact=False),
+        Comparison(_rank(other, column), _rank(one, column, plus=2), exact=False),
+    )
+    term = _term(f"near by {column}", one, other, [column], apart.abs() <= 1)
+    return replace(term, comparisons=wide)
+
+
+#: Conditions over two streams as Spark's translation gives them, by which rows are searched.
+SEARCHED: dict[str, tuple[str, Callable[[int, int], tuple[Term, ...]]]] = {
+    "not more": ("{0}.n <= {1}.n", _not_more),
+    "less": ("{0}.n < {1}.n", _less_by_rank),
+    "near": ("abs({0}.n - {1}.n) <= 1", lambda a, b: (_near_by("n", a, b),)),
+    "box": (
+        "abs({0}.n - {1}.n) <= 1 AND abs({0}.m_n - {1}.m_n) <= 1",
+        lambda a, b: (_near_by("n", a, b), _near_by("m_n", a, b)),
+    ),
+}
+
+
+def searched(name: str, names: str, one: str, other: str) -> Condition:
+    """A condition over two of the streams, in SQL."""
+    sql, terms = SEARCHED[name]
+    return Condition(sql.format(one, other), terms=terms(names.index(one), names.index(other)))
+
+
 @st.composite
 def ring_joins(draw: st.DrawFn, how: str, names: str) -> Join:
     """A join of streams of such names, without a key."""
@@ -88,7 +145,8 @@ def ring_joins(draw: st.DrawFn, how: str, names: str) -> Join:
     for name in names:
         timed = within is not None or draw(st.booleans())
         extra = draw(st.sampled_from(sorted(PAYLOADS)).filter(lambda column: column != "n"))
-        columns = [("n", pa.int64()), (f"{name}_{extra}", PAYLOADS[extra][0])]
+        numbers = [("n", pa.int64()), ("m_n", pa.int64())]
+        columns = [*numbers, (f"{name}_{extra}", PAYLOADS[extra][0])]
         if timed:
             columns.insert(draw(st.integers(0, 2)), (f"{name}_at", INSTANT))
         delay = timedelta(seconds=draw(st.sampled_from([0, 0.0005, 2, 10, 60])))
@@ -96,6 +154,7 @@ def ring_joins(draw: st.DrawFn, how: str, names: str) -> Join:
             pa.schema(columns),
             time=f"{name}_at" if timed else None,
             delay=delay if timed else None,
+            watermarked=timed and draw(st.booleans()),
         )
     further: dict[str, Any] = {}
     if len(names) > 2:
@@ -109,7 +168,9 @@ def _conditions(draw: st.DrawFn, names: str) -> tuple[Condition, ...]:
     """A condition for most neighbours, and some others, in any order."""
     selective = ["near", "less"] if len(names) > 3 else sorted(PAIRS)
     chosen = [
-        pair(draw(st.sampled_from(selective)), *draw(st.permutations(two)))
+        searched(draw(st.sampled_from(sorted(SEARCHED))), names, *draw(st.permutations(two)))
+        if draw(st.booleans())
+        else pair(draw(st.sampled_from(selective)), *draw(st.permutations(two)))
         for two in itertools.pairwise(draw(st.permutations(names)))
         if len(names) > 3 or draw(st.integers(0, 4))
     ]
@@ -138,7 +199,9 @@ class RingRun:
         lines = [f"{join.how} within {join.within} where {[c.sql for c in join.conditions]}"]
         lines += [f"{join.further}, slices {self.slices}, cut {self.cut}"]
         for name, stream in join.streams.items():
-            lines.append(f"{name}: {stream.schema.names}, delay {stream.delay}")
+            lines.append(
+                f"{name}: {stream.schema.names}, delay {stream.delay}, own {stream.watermarked}"
+            )
         for number, batch in enumerate(self.batches):
             rows = {n: [tuple(row.values()) for row in t.to_pylist()] for n, t in batch.items()}
             lines.append(f"{number}: {self.before.get(number, '')} {rows}")
@@ -178,8 +241,19 @@ class RingOutcome:
         return pa.concat_tables(self.results)
 
 
+def translated(join: Join) -> contextlib.AbstractContextManager[object]:
+    """Conditions in SQL are translated, as Spark would."""
+    terms = {each.sql: each.terms for each in join.conditions if each.terms}
+    return mock.patch.object(LocalBackend, "translate", lambda _, sql: terms[sql])
+
+
 def run_ring(run: RingRun) -> RingOutcome:
     """Run a join without a key, and let time end."""
+    with translated(run.join):
+        return _run_ring(run)
+
+
+def _run_ring(run: RingRun) -> RingOutcome:
     join, options = run.join, run.join.options
     results, late, counters, stored = [], [], [], []
     most = 1

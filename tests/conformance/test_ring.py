@@ -3,6 +3,8 @@ the slices, the batches and the mishaps; and nothing is stored twice."""
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -15,21 +17,32 @@ from watersmeet.spec.ring import RING_JOIN_TYPES
 JOINS = [*((how, "ab") for how in RING_JOIN_TYPES), ("inner", "abc"), ("inner", "abcde")]
 
 
+def own_watermarks(run: RingRun) -> bool:
+    return any(stream.watermarked for stream in run.join.streams.values())
+
+
 @pytest.mark.parametrize(("how", "streams"), JOINS)
 def test_any_run_gives_what_the_oracle_gives(how: str, streams: str) -> None:
-    results = 0
+    shown: Counter[str] = Counter()
 
     @examples(40)
     @given(run=ring_runs(how, streams))
     def check(run: RingRun) -> None:
-        nonlocal results
         with limited(**run.limits):
             outcome = run_ring(run)
         assert_same_rows(outcome.result, run.join.expected(run.batches))
         assert outcome.late == run.join.arrivals(run.batches).late_in_batch
-        results += outcome.result.num_rows
+        shown["results"] += outcome.result.num_rows
+        shown["searched"] += any(condition.terms for condition in run.join.conditions)
+        late = sum(sum(batch.values()) for batch in outcome.late)
+        shown["late by its own watermark"] += late if own_watermarks(run) else 0
 
-    until_shown(check, lambda: results > 20, "results")
+    claims = "searched", "late by its own watermark"
+    until_shown(
+        check,
+        lambda: shown["results"] > 20 and all(shown[claim] for claim in claims),
+        f"results, {', '.join(claims)}",
+    )
 
 
 @pytest.mark.parametrize("how", ["inner", "left", "semi", "anti"])

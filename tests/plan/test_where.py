@@ -28,6 +28,7 @@ from watersmeet.plan.explain import explain
 from watersmeet.plan.family import plan_join
 from watersmeet.plan.join import JoinPlan
 from watersmeet.plan.ring import RingPlan
+from watersmeet.rows.conditions import Conditions
 from watersmeet.rows.predicate import SqlPredicate, input_name
 from watersmeet.rows.terms import ColumnOf, Equality, Gap, Term
 from watersmeet.spec.join import JOIN_TYPES
@@ -215,7 +216,7 @@ def test_a_condition_of_nothing_but_windows_compares_nothing() -> None:
     plan = planned(*WITHIN)
 
     assert isinstance(plan, RingPlan)
-    assert (plan.spec.where, plan.predicates) == (None, ())
+    assert (plan.spec.where, plan.conditions) == (None, Conditions())
 
 
 def test_without_a_condition_the_error_names_what_is_missing() -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from watersmeet.cost.engine import Weights, expected, keeping_indexed, keeping_plain
 from watersmeet.cost.hop_order import UNKNOWN_SELECTIVITY, Link, Streams
 from watersmeet.cost.multiway import most_selective_first
 from watersmeet.errors import StrategyError
-from watersmeet.rows.predicate import Predicate, streams_of
+from watersmeet.rows.conditions import Conditions
 from watersmeet.spec.budget import Budget
 from watersmeet.spec.equi import EquiSpec
 from watersmeet.spec.policy import EquiPolicy, IndexPolicy, RingPolicy, Schedule, ShardBudget
@@ -124,11 +124,11 @@ UNKNOWN_RATE = 1_000.0
 _UNBOUNDED_SECONDS = 3600.0
 
 
-def ring_policy(spec: RingSpec, predicates: Sequence[Predicate], *, shards: int) -> RingPolicy:
+def ring_policy(spec: RingSpec, conditions: Conditions, *, shards: int) -> RingPolicy:
     """How a join without a key runs on that many shards."""
     slices = _at_most(shards, spec.tuning.slices, "slices") or shards
     draining = _at_most(shards, spec.tuning.draining, "draining") or slices
-    streams = _expected_streams(spec, predicates)
+    streams = _expected_streams(spec, conditions)
     order = _hop_order(spec, streams)
     hops = 1 if len(order) == 2 and spec.marked is None else len(order)
     return RingPolicy(
@@ -151,7 +151,7 @@ def _at_most(shards: int, given: int | None, name: str) -> int | None:
     return given
 
 
-def _expected_streams(spec: RingSpec, predicates: Sequence[Predicate]) -> Streams:
+def _expected_streams(spec: RingSpec, conditions: Conditions) -> Streams:
     """What is expected of the streams, by what was declared."""
     rates = tuple(stream.rows_per_second or UNKNOWN_RATE for stream in spec.streams)
     seconds = [
@@ -159,7 +159,7 @@ def _expected_streams(spec: RingSpec, predicates: Sequence[Predicate]) -> Stream
         for window in spec.windows
     ]
     stored = tuple(max(1.0, rate * kept) for rate, kept in zip(rates, seconds, strict=True))
-    links = tuple(Link(streams_of(p), UNKNOWN_SELECTIVITY) for p in predicates)
+    links = tuple(Link(streams, UNKNOWN_SELECTIVITY) for streams in conditions.streams)
     return Streams(rates, stored, links)
 
 

@@ -32,7 +32,7 @@ from watersmeet.plan.naming import result_columns
 from watersmeet.plan.policy import ring_policy
 from watersmeet.plan.streams import check_streams, with_time
 from watersmeet.plan.where.matching import Matching
-from watersmeet.rows.predicate import Predicate
+from watersmeet.rows.conditions import Conditions
 from watersmeet.spec.budget import Budget
 from watersmeet.spec.join import GOALS
 from watersmeet.spec.policy import RingPolicy
@@ -43,12 +43,11 @@ from watersmeet.spec.tuning import Tuning
 
 @dataclass(frozen=True)
 class RingPlan(JoinPlan):
-    """A planned ring join. Its conditions are ``predicates``, each of which compares rows of some
-    of the streams."""
+    """A planned ring join. Each of its ``conditions`` compares rows of some of the streams."""
 
     spec: RingSpec
     policy: RingPolicy
-    predicates: tuple[Predicate, ...] = ()
+    conditions: Conditions = Conditions()  # noqa: RUF009
 
 
 def ring_spec(
@@ -99,6 +98,7 @@ def plan_join(
 ) -> RingPlan:
     """Plan a join for a backend, given what must match; ``options`` are the other arguments of
     :func:`ring_spec`."""
+    conditions = Conditions.of(matching.terms, matching.functions)
     predicates = (*(term.predicate for term in matching.terms), *matching.functions)
     spec = ring_spec(
         streams,
@@ -107,8 +107,8 @@ def plan_join(
         unlimited=matching.unlimited,
         **options,
     )
-    policy = ring_policy(spec, predicates, shards=backend.shards)
-    return RingPlan(spec, policy, None, matching.reading, predicates)
+    policy = ring_policy(spec, conditions, shards=backend.shards)
+    return RingPlan(spec, policy, None, matching.reading, conditions)
 
 
 def _checked_type(how: str, streams: Sequence[StreamSpec]) -> str:

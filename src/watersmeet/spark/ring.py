@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from watersmeet.operators.ring.chain import hops_of
 from watersmeet.operators.ring.layout import lay_out
 from watersmeet.operators.ring.step import RingHop
-from watersmeet.rows.predicate import Predicate
+from watersmeet.rows.conditions import Conditions
 from watersmeet.spark.arrow import arrow_schema
 from watersmeet.spark.encode import encoded
 from watersmeet.spark.query import Hop, Source, run
@@ -21,7 +21,7 @@ from watersmeet.spec.ring import RingSpec
 def build(
     spec: RingSpec,
     policy: RingPolicy,
-    predicates: Sequence[Predicate],
+    conditions: Conditions,
     frames: Sequence[DataFrame],
 ) -> DataFrame:
     """The join as a DataFrame, streaming or batch as its inputs are."""
@@ -29,7 +29,7 @@ def build(
     layout = lay_out(
         spec,
         policy,
-        predicates,
+        conditions,
         schemas=[
             arrow_schema(df.schema, s.name) for df, s in zip(frames, spec.streams, strict=True)
         ],

@@ -10,16 +10,19 @@ it costs nothing to keep, and a probe scans it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.rows.columns import Ints, codes_of, concat, times_of
+from watersmeet.rows.columns import codes_of, concat, times_of
 from watersmeet.rows.widths import row_bytes
 from watersmeet.state.index import Index
+
+Made = TypeVar("Made")
 
 _INDEX_COLUMNS = ("#codes", "#times", "#order")
 #: What the form in the cache says of a segment besides its columns.
@@ -87,15 +90,13 @@ class Segment:
         self.__dict__["widest"] = widest
         return self
 
-    @cached_property
-    def by_time(self) -> tuple[Ints, Ints | None]:
-        """The times of the rows, sorted, and the positions of the rows in that order; None if
-        they are in it."""
-        times = times_of(self.rows)
-        if bool((times[1:] >= times[:-1]).all()):
-            return times, None
-        order = np.argsort(times, kind="stable")
-        return times[order], order
+    def kept(self, name: Hashable, make: Callable[[], Made]) -> Made:
+        """What was made of the rows before, under that name, or is made now. It is kept as long as
+        the segment is open."""
+        made: dict[Hashable, Made] = self.__dict__.setdefault("made", {})
+        if name not in made:
+            made[name] = make()
+        return made[name]
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.conformance.rings import RingRun, ring_runs
+from tests.conformance.rings import RingRun, ring_runs, translated
 from tests.conformance.strategies import examples, limited, until_shown
 from tests.conformance.ways import restarted
 from tests.oracle import assert_same_rows
@@ -55,7 +55,7 @@ def test_a_join_goes_on_with_other_slices_and_another_order(how: str, streams: s
     def check(run: RingRun, data: st.DataObject) -> None:
         nonlocal moves
         join = run.join
-        with limited(**run.limits), tempfile.TemporaryDirectory() as folder:
+        with limited(**run.limits), translated(join), tempfile.TemporaryDirectory() as folder:
             local = LocalJoin(join.streams, shards=run.shards, folder=folder, **join.options)
             results = []
             for number, batch in enumerate(run.batches):

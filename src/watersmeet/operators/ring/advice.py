@@ -17,7 +17,6 @@ import pyarrow as pa
 from watersmeet.cost.hop_order import UNKNOWN_SELECTIVITY, Link, Streams
 from watersmeet.operators.ring.layout import RingLayout
 from watersmeet.operators.ring.state import RingState
-from watersmeet.rows.predicate import streams_of
 
 _TEXT = "text"
 #: Another order is worth a word if it makes fewer partial results by this factor.
@@ -27,7 +26,7 @@ _MUCH = 3.0
 @dataclass
 class Measurements:
     """What hops have measured so far: of each stream, the new rows of a micro-batch and the rows
-    that are stored; of each predicate, by number, its selectivity."""
+    that are stored; of each condition, by number, its selectivity."""
 
     rows: list[float] = field(default_factory=list)
     stored: dict[str, float] = field(default_factory=dict)
@@ -55,8 +54,8 @@ class Measurements:
             tuple(self.rows),
             tuple(max(1.0, self.stored[str(stream)]) for stream in range(len(layout.streams))),
             tuple(
-                Link(streams_of(predicate), self.selectivity.get(str(number), UNKNOWN_SELECTIVITY))
-                for number, predicate in enumerate(layout.predicates)
+                Link(streams, self.selectivity.get(str(number), UNKNOWN_SELECTIVITY))
+                for number, streams in enumerate(layout.conditions.streams)
             ),
         )
 

@@ -9,7 +9,7 @@ fade. A predicate that has not been measured yet is tried on a few pairs first.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,6 @@ from watersmeet.operators.ring.counters import RingCounters
 from watersmeet.operators.ring.layout import RingLayout
 from watersmeet.rows.columns import Positions
 from watersmeet.rows.output import Side
-from watersmeet.rows.predicate import Predicate, streams_of
 
 #: Where a predicate is not measured yet, this many pairs are compared first.
 _FEW = 256
@@ -93,14 +92,14 @@ class Cascade:
         slowest = max(range(len(self._seconds)), key=self._seconds.__getitem__)
         counters.notes.append(
             f"{counters.pairs:,} pairs were compared in {total:,.0f} s, in {counters.blocks:,} "
-            f"blocks; {self._layout.predicates[slowest].text} took "
+            f"blocks; {self._layout.conditions.predicates[slowest].text} took "
             f"{self._seconds[slowest] / total:.0%} of the time"
         )
 
     def _filtered(self, due: Sequence[int], sides: Mapping[int, Side]) -> Positions:
         left: Positions | None = None
         for number in sorted(due, key=lambda number: self._measured[number].rank):
-            predicate, measured = self._layout.predicates[number], self._measured[number]
+            predicate, measured = self._layout.conditions.predicates[number], self._measured[number]
             began = time.perf_counter()
             columns = [self._column(sides[of], of, name) for of, name in predicate.columns]
             holds = np.flatnonzero(predicate.mask(columns))
@@ -124,15 +123,3 @@ class Cascade:
 def _cut(sides: Mapping[int, Side], part: Positions | slice) -> dict[int, Side]:
     """Some of the combinations."""
     return {stream: (rows, positions[part]) for stream, (rows, positions) in sides.items()}
-
-
-def due(predicates: Sequence[Predicate], met: Collection[int], stream: int) -> list[int]:
-    """The predicates to apply when rows of some streams meet a row of one more: those that
-    compare only these, and were not applied before."""
-    before, together = frozenset(met), frozenset((*met, stream))
-    applied = [len(before) > 1 and streams_of(predicate) <= before for predicate in predicates]
-    return [
-        number
-        for number, predicate in enumerate(predicates)
-        if streams_of(predicate) <= together and not applied[number]
-    ]

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from watersmeet import durations
 from watersmeet.rows.columns import TIME
+from watersmeet.rows.conditions import Conditions
 from watersmeet.rows.layout import RowLayout, keyless_layout
 from watersmeet.rows.output import Output, sources
-from watersmeet.rows.predicate import Predicate
 from watersmeet.spec.policy import RingPolicy
 from watersmeet.spec.ring import RingSpec
 from watersmeet.state.memory import piece_of
@@ -41,7 +41,7 @@ class RingLayout:
     preserved: tuple[bool, ...]
     marked: int | None
     output: Output
-    predicates: tuple[Predicate, ...]
+    conditions: Conditions
     delay: int
     fingerprint: str
     timers: bool
@@ -63,23 +63,23 @@ class RingLayout:
         return any(stream.own_watermark for stream in self.streams)
 
     def home_only(self, stream: int) -> tuple[str, ...]:
-        """The stored columns that no predicate reads: only the result needs them."""
+        """The stored columns that no condition reads: only the result needs them."""
         stored = self.streams[stream].rows.stored
-        read = {stored[name] for p in self.predicates for of, name in p.columns if of == stream}
+        read = {stored[name] for name in self.conditions.columns(stream)}
         return tuple(name for name in stored.values() if name not in read and name != TIME)
 
 
 def lay_out(
     spec: RingSpec,
     policy: RingPolicy,
-    predicates: Sequence[Predicate],
+    conditions: Conditions,
     *,
     schemas: Sequence[pa.Schema],
     output: pa.Schema,
 ) -> RingLayout:
     """How rows are stored and results are made of them. ``schemas`` are the streams' own columns,
     ``output`` the result's, in canonical Arrow types."""
-    layouts = stored_rows(spec, predicates)
+    layouts = stored_rows(spec, conditions)
     return RingLayout(
         streams=tuple(
             RingStream(stream.name, rows, window, stream.watermarked)
@@ -91,7 +91,7 @@ def lay_out(
         output=Output(
             output, sources(spec.output, layouts), exact=False, limit=piece_of(policy.memory)
         ),
-        predicates=tuple(predicates),
+        conditions=conditions,
         delay=spec.delay,
         fingerprint=fingerprint(spec, policy, layouts),
         timers=spec.timers,
@@ -99,13 +99,12 @@ def lay_out(
     )
 
 
-def stored_rows(spec: RingSpec, predicates: Sequence[Predicate]) -> list[RowLayout]:
-    """How each stream's rows are stored: with the columns that the result or a predicate needs."""
+def stored_rows(spec: RingSpec, conditions: Conditions) -> list[RowLayout]:
+    """How each stream's rows are stored: with the columns that the result or a condition needs."""
     layouts = []
     for position, stream in enumerate(spec.streams):
         needed = {column.column for column in spec.output if column.stream == position}
-        needed |= {name for p in predicates for of, name in p.columns if of == position}
-        named = {name for name in needed if name is not None}
+        named = {name for name in needed if name is not None} | conditions.columns(position)
         layouts.append(keyless_layout(stream, needed=named, identified=position == spec.marked))
     return layouts
 

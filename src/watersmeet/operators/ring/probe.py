@@ -1,4 +1,5 @@
-"""Rows probe the slices of a stream: candidates by time, in blocks, then the predicates."""
+"""Rows probe the slices of a stream: candidates by time and by overlaps, in blocks, then the
+predicates."""
 
 from __future__ import annotations
 
@@ -8,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.operators.ring.candidates import candidates
-from watersmeet.operators.ring.cascade import Cascade, due
+from watersmeet.operators.ring.candidates import Candidates
+from watersmeet.operators.ring.cascade import Cascade
 from watersmeet.operators.ring.counters import RingCounters
 from watersmeet.operators.ring.fan_out import FanOut
 from watersmeet.operators.ring.layout import RingLayout
@@ -18,6 +19,7 @@ from watersmeet.operators.ring.state import RingState
 from watersmeet.rows.columns import Bools, Positions
 from watersmeet.rows.output import Side
 from watersmeet.rows.widths import row_bytes
+from watersmeet.state.lines import Pairs
 from watersmeet.state.manifest import Entry
 from watersmeet.state.segment import Segment
 
@@ -62,7 +64,8 @@ class Probe:
             return
         names = " and ".join(self._layout.streams[s].name for s in probing.sides)
         fan_out = FanOut(self._layout.policy.budget, probing, names, self._counters)
-        conditions = due(self._layout.predicates, probing.sides, stream)
+        conditions, overlaps = self._layout.conditions.due(probing.sides, stream)
+        candidates = Candidates(self._layout, probing, stream, overlaps)
         bounds = int(earliest.min()), int(latest.max())
         for entry in entries:
             if entry.min_time > bounds[1] or entry.max_time < bounds[0]:
@@ -70,7 +73,7 @@ class Probe:
             stored = window.open(entry)
             self._counters.probes += len(probing)
             size = self._layout.output.piece_rows
-            pairs = candidates(probing, stored, length, size)
+            pairs = self._counted(candidates.pairs(stored, size), overlaps, probing, stored)
             for mine, theirs in self._blocks(conditions, probing, stream, stored.rows, pairs):
                 gone = window.gone(entry) if entry.gone else None
                 wanted = _wanted(gone, once, mine, theirs)
@@ -88,6 +91,22 @@ class Probe:
     def finish(self) -> None:
         """Count what the step's comparisons took."""
         self._cascade.finish()
+
+    def _counted(
+        self, pairs: Iterator[Pairs], overlaps: Sequence[int], probing: Probing, stored: Segment
+    ) -> Iterator[Pairs]:
+        """The same candidates; how many there were of all pairs is what is known of the
+        overlaps."""
+        found = 0
+        for mine, theirs in pairs:
+            found += len(mine)
+            yield mine, theirs
+        every = len(probing) * len(stored)
+        for number in overlaps:
+            measured = self._state.measured[len(self._layout.conditions.predicates) + number]
+            measured.pairs += every
+            # Of several, each lets through the same share.
+            measured.passed += every * (found / every) ** (1 / len(overlaps))
 
     def _matching(
         self,
@@ -113,13 +132,13 @@ class Probe:
         probing: Probing,
         stream: int,
         rows: pa.RecordBatch,
-        pairs: Iterator[tuple[Positions, Positions]],
+        pairs: Iterator[Pairs],
     ) -> Iterator[tuple[Positions, Positions]]:
         """Pairs that are compared at a time: as many as there is room for, of the columns that
         predicates read."""
         read: dict[int, dict[str, None]] = {of: {} for of in (*probing.sides, stream)}
         for number in conditions:
-            for of, name in self._layout.predicates[number].columns:
+            for of, name in self._layout.conditions.predicates[number].columns:
                 read[of][self._layout.streams[of].rows.stored[name]] = None
         sides = {**probing.sides, stream: rows}
         compared = {of: sides[of].select(list(names)) for of, names in read.items()}

@@ -25,7 +25,7 @@ class RingState(ShardState):
 
     ``settled[i]`` is the time up to which the rows of slice i are useless, and its unmatched ones
     emitted; ``watermark`` is that of the last step, in microseconds; ``measured[n]`` is what is
-    known of predicate n, ``rows[i]`` are the new rows of stream i in a micro-batch, on average;
+    known of condition n, ``rows[i]`` are the new rows of stream i in a micro-batch, on average;
     ``advised`` is the order of hops that was found to be better."""
 
     def __init__(
@@ -45,7 +45,7 @@ class RingState(ShardState):
         self.settled: list[int | None] = kept.get("settled", [None] * len(hop.holds))
         self.watermark: int | None = kept.get("watermark")
         known = [Measured(*numbers) for numbers in kept.get("measured", [])]
-        count = len(layout.predicates)
+        count = len(layout.conditions.streams)
         self.measured = known if len(known) == count else [Measured() for _ in range(count)]
         self.rows: list[float] = kept.get("rows", [0.0] * len(layout.streams))
         self.advised: list[int] | None = kept.get("advised")

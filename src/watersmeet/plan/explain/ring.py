@@ -13,6 +13,7 @@ from watersmeet.plan.explain.shared import (
     window_terms,
 )
 from watersmeet.plan.explain.tree import Node
+from watersmeet.plan.explain.where import reading
 from watersmeet.plan.policy import UNKNOWN_RATE
 from watersmeet.plan.ring import RingPlan
 from watersmeet.spec.policy import RingPolicy
@@ -23,7 +24,8 @@ def branches(plan: RingPlan) -> list[Node]:
     """What matches, what is stored, what removes it, what is emitted when."""
     spec, policy = plan.spec, plan.policy
     return [
-        _condition(spec),
+        _condition(plan),
+        *reading(plan),
         *(_stream(spec, position) for position in range(len(spec.streams))),
         *watermark(spec),
         *_unmatched(spec),
@@ -34,12 +36,20 @@ def branches(plan: RingPlan) -> list[Node]:
     ]
 
 
-def _condition(spec: RingSpec) -> Node:
+def _condition(plan: RingPlan) -> Node:
+    spec, overlaps = plan.spec, plan.conditions.overlaps
+    predicates = list(dict.fromkeys(each.text for each in plan.conditions.predicates))
     terms = [*(f"({text})" for text in spec.conditions), *window_terms(spec)]
     nodes = [Node(term if i == 0 else f"AND {term}") for i, term in enumerate(terms)]
-    if len(spec.conditions) > 1:
-        nodes.append(Node("those first that reject most pairs for their time, as measured"))
-    return Node("condition (no key: rows are compared, all that are close in time)", nodes)
+    if overlaps:
+        by = [Node(overlap.text) for overlap in overlaps]
+        nodes.append(Node("stored rows are searched, in each slice, by time and by", by))
+    if predicates:
+        pairs = "what is found" if overlaps else "all pairs that are close in time"
+        first = ", those first that reject most for their time" if len(predicates) > 1 else ""
+        compared = [Node(text) for text in predicates]
+        nodes.append(Node(f"{pairs}: compared by predicates{first}", compared))
+    return Node("condition (no key)", nodes)
 
 
 def _stream(spec: RingSpec, position: int) -> Node:
