@@ -17,7 +17,14 @@ from watersmeet.api import (
 from watersmeet.operators.base import Largest, StreamCounters
 from watersmeet.operators.equi.counters import EquiStreamCounters
 from watersmeet.spark.listener import Listener
-from watersmeet.spark.metrics import EnrichMetrics, EquiMetrics, StepMetrics, metrics
+from watersmeet.spark.metrics import (
+    EnrichMetrics,
+    EquiMetrics,
+    RingMetrics,
+    StepMetrics,
+    metrics,
+)
+from watersmeet.spark.relocation import relocate
 from watersmeet.spark.session import configure, local_session
 from watersmeet.spec.budget import Budget
 from watersmeet.spec.enrich import EnrichTuning
@@ -39,6 +46,7 @@ __all__ = [
     "Plan",
     "PredicateFunction",
     "Punctuation",
+    "RingMetrics",
     "StepMetrics",
     "Stream",
     "StreamCounters",
@@ -52,5 +60,6 @@ __all__ = [
     "plan",
     "plan_enrich",
     "predicate",
+    "relocate",
     "stream",
 ]

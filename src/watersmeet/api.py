@@ -12,15 +12,18 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 
 from watersmeet.errors import PlanError, PredicateError, did_you_mean
 from watersmeet.plan import enrich as enriching
-from watersmeet.plan import equi
+from watersmeet.plan.equi import EquiPlan
 from watersmeet.plan.explain import explain
+from watersmeet.plan.family import plan_join
+from watersmeet.plan.join import JoinPlan
 from watersmeet.plan.policy import crowding
+from watersmeet.plan.ring import RingPlan
 from watersmeet.plan.streams import check_name, with_time
 from watersmeet.spark import enrich as enriched
-from watersmeet.spark import session
+from watersmeet.spark import equi, ring, session
 from watersmeet.spark.backend import SparkBackend
-from watersmeet.spark.equi import build, result_schema
 from watersmeet.spark.inputs import check_punctuation, describe
+from watersmeet.spark.result import result_schema
 from watersmeet.spark.table_identity import relisted
 from watersmeet.spec.budget import Budget
 from watersmeet.spec.enrich import EnrichHow, EnrichTuning
@@ -59,7 +62,7 @@ class Stream:
 class Plan:
     """A validated join that has not run yet; made by :func:`plan`."""
 
-    plan: equi.EquiPlan
+    plan: JoinPlan
     streams: tuple[Stream, ...]
 
     def __repr__(self) -> str:
@@ -76,8 +79,11 @@ class Plan:
 
     def dataframe(self) -> DataFrame:
         """The result, as a DataFrame to write, query or aggregate."""
-        plan = self.plan
-        return build(plan.spec, plan.policy, plan.predicate, [stream.df for stream in self.streams])
+        plan, frames = self.plan, [stream.df for stream in self.streams]
+        if isinstance(plan, RingPlan):
+            return ring.build(plan.spec, plan.policy, plan.conditions, frames)
+        assert isinstance(plan, EquiPlan), f"no query for {type(plan).__name__}"
+        return equi.build(plan.spec, plan.policy, plan.predicate, frames)
 
 
 @dataclass(frozen=True)
@@ -216,7 +222,7 @@ def plan(
     on: Keys | Mapping[str, Keys] | None = None,
     within: Duration | Mapping[str, Duration] | None = None,
     how: How = "inner",
-    where: str | PredicateFunction | None = None,
+    where: str | PredicateFunction | Sequence[str | PredicateFunction] | None = None,
     name: str | None = None,
     goal: Goal = "throughput",
     budget: Budget | None = None,
@@ -234,7 +240,7 @@ def plan(
                 f"streams[{position}] is a {type(given).__name__}, not a stream: name it with "
                 "wm.stream(df, 'name', time='...', delay='...') first"
             )
-    planned = equi.plan_join(
+    planned = plan_join(
         [stream.spec for stream in streams],
         SparkBackend([(stream.spec.name, stream.df) for stream in streams]),
         on=on,
@@ -278,25 +284,28 @@ def _takes_arguments_of(
 
 @_takes_arguments_of(plan)
 def join(*args: Any, **kwargs: Any) -> DataFrame:
-    """Join streams by key within windows of time.
+    """Join streams within windows of time: by key, by any condition, or both.
 
     Parameters
     ----------
     streams
-        Two to ten streams, made by :func:`stream`.
+        Two to ten streams, made by :func:`stream`; without a key at most nine.
     on
         The key: a column, a list of columns, or a dict from stream name to
-        its column(s) where the names differ. By default, the columns that ``where`` makes equal.
+        its column(s) where the names differ. By default, the columns that ``where`` makes equal;
+        if there are none, ``where`` alone says what matches.
     within
         How far apart in time matching rows may be: a duration, or a dict from
         stream name to how long its rows wait for a later one. By default, what ``where`` says
         about the difference of times.
     how
         ``inner``, ``left``, ``right``, ``full``, ``semi`` or ``anti``, or Spark's other names of
-        these; of more than two streams, ``inner`` or ``left``.
+        these; of more than two streams, ``inner`` or ``left``. Without a key there is no
+        ``full``, and of more than two streams ``inner`` only.
     where
-        A further condition of the match: SQL over columns qualified by stream name,
-        ``"views.price < clicks.bid"``, or a Python function, made by :func:`predicate`.
+        A condition of the match: SQL over columns qualified by stream name,
+        ``"views.price < clicks.bid"``, or a Python function, made by :func:`predicate`; or a list
+        of these, which must all hold.
     name
         What metrics and the Spark UI call the join.
     goal
@@ -345,7 +354,7 @@ def plan_enrich(
     *,
     on: Keys | Mapping[str, Keys] | None = None,
     how: EnrichHow = "inner",
-    where: str | PredicateFunction | None = None,
+    where: str | PredicateFunction | Sequence[str | PredicateFunction] | None = None,
     memory: str | int = "256 MB",
     max_wait: Duration | int | None = None,
     refresh: Duration | None = None,
@@ -421,7 +430,8 @@ def enrich(*args: Any, **kwargs: Any) -> DataFrame:
         ``inner``, ``left``, ``semi`` or ``anti``, or Spark's other names of these.
     where
         A further condition of the match: SQL over columns qualified by the names of stream and
-        table, or a Python function, made by :func:`predicate`.
+        table, or a Python function, made by :func:`predicate`; or a list of these, which must all
+        hold. Without ``on``, equalities in it are the key.
     memory
         What all shards together may use: a size like ``"256 MB"``, or bytes.
     max_wait

@@ -3,7 +3,7 @@
 :class:`LocalJoin` runs the very operator that runs on Spark, over Arrow tables,
 with the watermark that Spark would have. Use it to test what a join gives you
 for data of your own, late rows and silences included, in milliseconds. :class:`LocalRun` does so
-for any operator.
+for any operator, or a chain of them.
 
 >>> import datetime, pyarrow as pa
 >>> def at(second): return datetime.datetime(2024, 1, 1, 0, 0, second, tzinfo=datetime.UTC)
@@ -26,6 +26,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -49,15 +50,21 @@ from watersmeet.operators.enrich.staged import StagedTable, Versions, stage
 from watersmeet.operators.enrich.step import Enrich
 from watersmeet.operators.equi.layout import lay_out
 from watersmeet.operators.equi.step import EquiJoin
+from watersmeet.operators.ring.chain import hops_of
+from watersmeet.operators.ring.layout import lay_out as lay_out_ring
+from watersmeet.operators.ring.step import RingHop
 from watersmeet.plan.enrich import EnrichPlan, plan_enrich
-from watersmeet.plan.equi import plan_join
+from watersmeet.plan.equi import EquiPlan
+from watersmeet.plan.family import plan_join
+from watersmeet.plan.join import JoinPlan
+from watersmeet.plan.ring import RingPlan
 from watersmeet.rows.columns import TIME, concat
 from watersmeet.rows.encode import encoded, flags
+from watersmeet.rows.layout import RowLayout
 from watersmeet.rows.route import ByKey, Route
 from watersmeet.rows.shard import Shard
 from watersmeet.rows.terms import Term
 from watersmeet.rows.types import arrow_type, canonical_schema, spark_name
-from watersmeet.spec.equi import EquiSpec
 from watersmeet.spec.output import OutputColumn
 from watersmeet.spec.policy import Schedule
 from watersmeet.spec.stream import Arrival, Column, Punctuation, StreamSpec, check_expected
@@ -99,7 +106,9 @@ class LocalRun:
     """An operator that is stepped by hand, over rows as they are stored.
 
     ``stores`` (one for each shard) and ``folder`` are the durable state and the local cache.
-    With ``restart``, it goes on from where another run stands."""
+    With ``restart``, it goes on from where another run stands. What the operator emits goes to the
+    ``following`` run, if there is one, in the same micro-batch and under the same watermark.
+    ``timers``: is there a watermark to wait for?"""
 
     def __init__(
         self,
@@ -109,9 +118,14 @@ class LocalRun:
         shards: int = 1,
         folder: str | None = None,
         restart: LocalRun | None = None,
+        following: LocalRun | None = None,
     ) -> None:
         self.operator = operator
         self.inputs = inputs
+        self.following = following
+        self.timers = any(given.delay is not None for given in inputs)
+        if following is not None:
+            following.timers = self.timers
         self.stores: list[MemoryStore] = (
             restart.stores if restart else [MemoryStore() for _ in range(shards)]
         )
@@ -123,31 +137,39 @@ class LocalRun:
     def step(self, rows: Sequence[pa.RecordBatch | None], *, last: bool = False) -> list[Any]:
         """One micro-batch: new rows for any of the inputs. The watermark moves after it, as in
         Spark, and takes effect in the next one. After the ``last`` one, no more input comes."""
-        count = len(self.stores)
-        dealt: list[list[list[pa.RecordBatch]]] = [[[] for _ in rows] for _ in range(count)]
-        for position, batch in enumerate(rows):
-            if batch is not None and len(batch):
-                for number, part in self.inputs[position].route.deal(batch, count):
-                    dealt[number][position].append(part)
         emitted: list[Any] = []
         counted: list[Counters] = []
-        for number, of_shard in enumerate(dealt):
-            chunk = [concat(parts) if parts else None for parts in of_shard]
+        for number, chunk in enumerate(self._dealt(rows)):
             emitted += self._step_shard(self.state(number), chunk, counted, last=last)
         self.counters = merged(counted)
+        if self.following is not None:
+            self.following.watermark = self.watermark
+            emitted = self.following.step(_by_input(emitted, self.following), last=last)
         self._advance(rows)
         return emitted
 
     def pause(self) -> list[Any]:
         """A micro-batch without data. As on Spark, it steps only the shards whose timer has fired:
         one is set while a shard waits, and fires when the watermark has moved."""
+        return self._woken([None] * len(self.inputs), all_shards=False)
+
+    def _woken(self, rows: Sequence[pa.RecordBatch | None], *, all_shards: bool) -> list[Any]:
+        """Steps the shards that have a reason to take one: rows that came, a timer, or a heartbeat
+        that the hop before sends to ``all_shards``."""
         emitted: list[Any] = []
         counted = [self.operator.counters()]
-        for number in range(len(self.stores)):
+        stepped = set()
+        for number, chunk in enumerate(self._dealt(rows)):
             state = self.state(number)
-            if state.timer is not None and state.timer <= self._milliseconds:
-                emitted += self._step_shard(state, [None] * len(self.inputs), counted)
+            fired = state.timer is not None and state.timer <= self._milliseconds
+            if all_shards or fired or any(part is not None for part in chunk):
+                emitted += self._step_shard(state, chunk, counted)
+                stepped.add(number)
         self.counters = merged(counted)
+        if self.following is not None:
+            self.following.watermark = self.watermark
+            handed = _by_input(emitted, self.following)
+            emitted = self.following._woken(handed, all_shards=0 in stepped)
         return emitted
 
     def finish(self) -> list[Any]:
@@ -160,6 +182,16 @@ class LocalRun:
         cache = SegmentCache(self.folder, _CACHE_BYTES)
         return self.operator.open(self.stores[number], Shard(number, len(self.stores)), cache)
 
+    def _dealt(self, rows: Sequence[pa.RecordBatch | None]) -> list[Chunk]:
+        """The rows of each shard, by input."""
+        count = len(self.stores)
+        dealt: list[list[list[pa.RecordBatch]]] = [[[] for _ in rows] for _ in range(count)]
+        for position, batch in enumerate(rows):
+            if batch is not None and len(batch):
+                for number, part in self.inputs[position].route.deal(batch, count):
+                    dealt[number][position].append(part)
+        return [[concat(parts) if parts else None for parts in shard] for shard in dealt]
+
     def _step_shard(
         self, state: Any, chunk: Chunk, counted: list[Counters], *, last: bool = False
     ) -> list[Any]:
@@ -167,8 +199,7 @@ class LocalRun:
         emitted = [*self.operator.step([chunk], self.watermark, state, counters)]
         if last:
             emitted += self.operator.finish(state, counters)
-        timers = any(given.delay is not None for given in self.inputs)
-        state.timer = self._milliseconds + 1 if timers and state.waits else None
+        state.timer = self._milliseconds + 1 if self.timers and state.waits else None
         state.commit()
         self.operator.report(state, counters)
         counted.append(counters)
@@ -195,6 +226,14 @@ class LocalRun:
             watermark = min(self._greatest.values())
             if watermark > 0:
                 self.watermark = max(watermark, self.watermark or 0)
+
+
+def _by_input(emitted: Sequence[Any], run: LocalRun) -> list[pa.RecordBatch | None]:
+    """What an operator has handed on, for each input of the next one."""
+    handed: list[list[pa.RecordBatch]] = [[] for _ in run.inputs]
+    for number, rows in emitted:
+        handed[number].append(rows)
+    return [concat(batches) if batches else None for batches in handed]
 
 
 @dataclass(frozen=True)
@@ -234,27 +273,26 @@ class LocalJoin:
     ) -> None:
         folder = folder or (restart and restart.folder) or tempfile.mkdtemp("-watersmeet")
         specs = [_stream_spec(name, stream) for name, stream in streams.items()]
-        self.plan = plan_join(specs, LocalBackend(shards, folder), **options)
+        self.plan: Any = plan_join(specs, LocalBackend(shards, folder), **options)
         if schedule is not None:
             self.plan = replace(self.plan, policy=replace(self.plan.policy, schedule=schedule))
-        self.spec: EquiSpec = self.plan.spec
-        schemas = [canonical_schema(stream.schema) for stream in streams.values()]
-        layout = lay_out(
-            self.spec,
-            self.plan.policy,
-            self.plan.predicate,
-            schemas=schemas,
-            output=pa.schema([(c.name, _output_type(c, schemas)) for c in self.spec.output]),
-        )
+        self.spec: Any = self.plan.spec
         for name, stream in streams.items():
             _check_condition(name, stream)
-        self.run: LocalRun = LocalRun(
-            EquiJoin(layout),
-            [LocalInput(ByKey(), (s.delay or 0) if s.time else None) for s in self.spec.streams],
-            shards=shards,
-            folder=folder,
-            restart=restart.run if restart else None,
-        )
+        schemas = [canonical_schema(stream.schema) for stream in streams.values()]
+        output = pa.schema([(c.name, _output_type(c, schemas)) for c in self.spec.output])
+        hops, self._layouts = _hops(self.plan, schemas, output)
+        self.runs: list[LocalRun] = []
+        for number, (operator, inputs) in reversed(list(enumerate(hops))):
+            run = LocalRun(
+                operator,
+                inputs,
+                shards=shards,
+                folder=folder,
+                restart=restart.runs[number] if restart else None,
+                following=self.runs[0] if self.runs else None,
+            )
+            self.runs.insert(0, run)
 
     def batch(self, **tables: pa.Table) -> pa.Table:
         """One micro-batch: new rows for any of the streams. The watermark moves
@@ -280,19 +318,24 @@ class LocalJoin:
         return self._table(self.run.finish())
 
     @property
+    def run(self) -> LocalRun:
+        """The run of the first operator; most joins have one only."""
+        return self.runs[0]
+
+    @property
     def join(self) -> Any:
-        """The operator."""
+        """The first operator."""
         return self.run.operator
 
     @property
     def counters(self) -> Any:
-        """What the last micro-batch did."""
-        return self.run.counters
+        """What the last micro-batch did, in all hops."""
+        return merged([deepcopy(run.counters) for run in self.runs])
 
     @property
     def stores(self) -> list[MemoryStore]:
-        """The durable state, one store for each shard."""
-        return self.run.stores
+        """The durable state, one store for each shard of each hop."""
+        return [store for run in self.runs for store in run.stores]
 
     @property
     def folder(self) -> str:
@@ -306,20 +349,47 @@ class LocalJoin:
 
     def state_rows(self) -> list[int]:
         """Rows stored now, for each stream."""
-        states = [self.run.state(number) for number in range(len(self.stores))]
-        return [
-            sum(state.windows[i].rows for state in states) for i in range(len(self.spec.streams))
-        ]
+        stored = []
+        for run in self.runs:
+            for number in range(len(run.stores)):
+                counters = run.operator.counters()
+                run.operator.report(run.state(number), counters)
+                stored.append([stream.state_rows for stream in counters.streams])
+        return [sum(rows) for rows in zip(*stored, strict=True)]
 
     def encoded(self, position: int, table: pa.Table | None) -> pa.RecordBatch | None:
         """Rows of a stream, by its position, as they are stored."""
         if table is None or table.num_rows == 0:
             return None
         rows = concat(table.combine_chunks().to_batches())
-        return encoded(rows, self.join.layout.inputs[position].rows)
+        return encoded(rows, self._layouts[position])
 
     def _table(self, results: Sequence[pa.RecordBatch]) -> pa.Table:
         return pa.Table.from_batches(results, self.join.output)
+
+
+def _hops(
+    plan: JoinPlan, schemas: Sequence[pa.Schema], output: pa.Schema
+) -> tuple[list[tuple[Operator, Sequence[LocalInput]]], list[RowLayout]]:
+    """The operators of a plan, each with its inputs; and how rows of the streams are stored."""
+    delays = [(stream.delay or 0) if stream.time else None for stream in plan.spec.streams]
+    if isinstance(plan, RingPlan):
+        laid = lay_out_ring(plan.spec, plan.policy, plan.conditions, schemas=schemas, output=output)
+        hops: list[tuple[Operator, Sequence[LocalInput]]] = [
+            (
+                RingHop(laid, hop),
+                [
+                    LocalInput(route, delays[number] if hop.number == 0 else None)
+                    for number, route in enumerate(hop.routes)
+                ],
+            )
+            for hop in hops_of(laid)
+        ]
+        return hops, [stream.rows for stream in laid.streams]
+    assert isinstance(plan, EquiPlan), f"no local run for {type(plan).__name__}"
+    layout = lay_out(plan.spec, plan.policy, plan.predicate, schemas=schemas, output=output)
+    inputs = [LocalInput(ByKey(), delay) for delay in delays]
+    return [(EquiJoin(layout), inputs)], [stream.rows for stream in layout.inputs]
 
 
 class LocalEnrich:

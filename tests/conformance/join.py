@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from tests.oracle import Arrivals, Stream, split_late, sql_join
+from watersmeet.rows.terms import Term
 from watersmeet.spec.budget import Budget
 from watersmeet.spec.predicate import PredicateFunction
 from watersmeet.spec.tuning import Tuning
@@ -33,22 +34,25 @@ class Condition:
     """A condition as the join and as the oracle take it."""
 
     sql: str
-    predicate: PredicateFunction
+    predicate: PredicateFunction | None = None
+    #: What Spark's translation makes of the SQL; then the join gets that, and no function.
+    terms: tuple[Term, ...] = ()
 
 
 #: What of the further arguments belongs to the tuning.
-_TUNING = ("driver", "purge_after")
+_TUNING = ("driver", "purge_after", "slices", "draining", "order")
 
 
 @dataclass(frozen=True)
 class Join:
-    """What ``wm.join`` is called with; streams by name. Durations are timedeltas."""
+    """What ``wm.join`` is called with; streams by name. Durations are timedeltas. A join without a
+    key has ``on=()``, and conditions."""
 
     streams: Mapping[str, LocalStream]
     on: Any
     within: timedelta | Mapping[str, timedelta] | None = None
     how: str = "inner"
-    where: Condition | None = None
+    where: Condition | tuple[Condition, ...] | None = None
     index: Any = "auto"
     invalidation: str = "active"
     budget: Budget | None = None
@@ -58,10 +62,10 @@ class Join:
     def options(self) -> dict[str, Any]:
         """The arguments besides the streams."""
         return {
-            "on": self.on,
+            "on": self.on or None,
             "within": self.within,
             "how": self.how,
-            "where": self.where.predicate if self.where else None,
+            "where": [each.predicate or each.sql for each in self.conditions] or None,
             "unbounded": self.within is None,
             "tuning": Tuning(
                 index=self.index,
@@ -130,7 +134,13 @@ class Join:
             name: Stream(rows[name], self.keys(name), self.streams[name].time, self.window(name))
             for name in order
         }
-        return sql_join(streams, how=how, where=self.where.sql if self.where else None)
+        where = " AND ".join(f"({condition.sql})" for condition in self.conditions)
+        return sql_join(streams, how=how, where=where or None)
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """The further conditions."""
+        return self.where if isinstance(self.where, tuple) else (self.where,) * bool(self.where)
 
     def keys(self, stream: str) -> list[str]:
         """The stream's key columns."""

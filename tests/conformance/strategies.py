@@ -242,11 +242,11 @@ def joins(draw: st.DrawFn, hows: Sequence[str] = JOIN_TYPES, names: str = "ab") 
 
 
 @st.composite
-def arrivals(draw: st.DrawFn, join: Join) -> list[Batch]:
+def arrivals(draw: st.DrawFn, join: Join, most: int | None = None) -> list[Batch]:
     """Up to a dozen batches, later ones with mostly later rows; some have none at all. With many
     streams, they are fewer and smaller, as their results are products."""
     pace = draw(st.sampled_from([0, 1, 5]))
-    most = 6 if len(join.streams) < 6 else 2
+    most = most or (6 if len(join.streams) < 6 else 2)
     batches: list[Batch] = []
     for number in range(draw(st.integers(1, 2 * most))):
         if draw(st.integers(0, 3)) == 0:

@@ -118,20 +118,10 @@ class LocalWay:
             local = LocalJoin(join.streams, shards=shards, folder=folder, **join.options)
             for number, batch in enumerate(batches):
                 disturbance = (before or {}).get(number)
-                local = _disturbed(local, join, batch, disturbance)
-                twice = disturbance is Disturbance.TWICE
-                others = [_copied(local, join) for _ in range(2 * twice)]
-                if cut is not None:
-                    for other in others:
-                        in_chunks(other, copy(dice))  # chunks are the same in both executions
-                    in_chunks(local, dice)
-                results.append(_run(local, join, batch))
-                if twice:
-                    equal, reordered = others
-                    again = _run(equal, join, batch)
-                    assert str(again.to_pylist()) == str(results[-1].to_pylist()), "NaN counts too"
-                    assert list(map(_stored, equal.stores)) == list(map(_stored, local.stores))
-                    results[-1] = _run(reordered, join, _reordered(join, batch))
+                local = disturbed(local, join, batch, disturbance)
+                results.append(
+                    executed(local, join, batch, disturbance, dice if cut is not None else None)
+                )
                 counters.append(local.counters)
                 late.append(
                     {
@@ -142,23 +132,48 @@ class LocalWay:
         return Outcome(results, late, counters)
 
 
+def executed(
+    local: LocalJoin,
+    join: Join,
+    batch: Batch,
+    disturbance: Disturbance | None,
+    dice: random.Random | None,
+) -> pa.Table:
+    """The result of a batch, after a disturbance. With ``dice``, it comes in several chunks."""
+    twice = disturbance is Disturbance.TWICE
+    others = [_copied(local, join) for _ in range(2 * twice)]
+    if dice is not None:
+        for other in others:
+            in_chunks(other, copy(dice))  # chunks are the same in both executions
+        in_chunks(local, dice)
+    result = _run(local, join, batch)
+    if not twice:
+        return result
+    equal, reordered = others
+    again = _run(equal, join, batch)
+    assert str(again.to_pylist()) == str(result.to_pylist()), "NaN counts too"
+    assert _stored(equal) == _stored(local)
+    return _run(reordered, join, _reordered(join, batch))
+
+
 def in_chunks(local: LocalJoin, dice: random.Random) -> LocalJoin:
     """The same join, from now on with micro-batches of several chunks."""
-    operator = local.run.operator
-    if not isinstance(operator, InChunks):
-        local.run.operator = InChunks(operator, dice)  # type: ignore[assignment]
+    for run in local.runs:
+        if not isinstance(run.operator, InChunks):
+            run.operator = InChunks(run.operator, dice)  # type: ignore[assignment]
     return local
 
 
 def restarted(local: LocalJoin, join: Join, folder: str | None = None) -> LocalJoin:
     """A new operator that goes on with the state of another."""
-    shards = len(local.stores)
+    shards = len(local.run.stores)
     return LocalJoin(join.streams, shards=shards, restart=local, folder=folder, **join.options)
 
 
-def _disturbed(
+def disturbed(
     local: LocalJoin, join: Join, batch: Batch, disturbance: Disturbance | None
 ) -> LocalJoin:
+    """The join after a disturbance before a batch."""
     if disturbance is Disturbance.RESTART:
         return restarted(local, join)
     if disturbance is Disturbance.CRASH:
@@ -210,13 +225,18 @@ def _reordered(join: Join, batch: Batch) -> Batch:
 def _copied(local: LocalJoin, join: Join) -> LocalJoin:
     """A join that stands where another one stands, with a state of its own."""
     copied = restarted(local, join)
-    copied.run.stores = [_copy(store) for store in local.stores]
+    for run, kept in zip(copied.runs, local.runs, strict=True):
+        run.stores = [_copy(store) for store in kept.stores]
     return copied
 
 
-def _stored(store: MemoryStore) -> dict[str, bytes]:
-    """What is in a store besides the manifest, in which measured times are."""
-    return {name: value for name, value in store.values.items() if name != "manifest"}
+def _stored(local: LocalJoin) -> list[dict[str, bytes]]:
+    """What is in the stores besides the manifests, in which measured times are."""
+    return [
+        {name: value for name, value in store.values.items() if name != "manifest"}
+        for run in local.runs
+        for store in run.stores
+    ]
 
 
 def _copy(store: MemoryStore) -> MemoryStore:

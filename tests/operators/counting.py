@@ -25,6 +25,7 @@ class CountByKey:
 
     hands_on: bool = False
     inputs: ClassVar = ("rows",)
+    counted: ClassVar = ("rows",)
     output: ClassVar = pa.schema([("key", pa.int64()), ("count", pa.int64())])
     chunk_bytes: ClassVar = None
 

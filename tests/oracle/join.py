@@ -87,13 +87,15 @@ def _meetings(streams: Mapping[str, Stream], *, how: str, where: str | None) -> 
     for position, name in enumerate(others, start=1):
         partners = list(streams)[:position] if how == "inner" else [first]
         conditions = [
-            condition
+            term
             for partner in partners
-            for condition in _conditions(partner, streams[partner], name, streams[name])
+            for term in _conditions(partner, streams[partner], name, streams[name])
         ]
         if where is not None and name == others[-1]:
             conditions.append(f"({where})")
-        joins.append(f"{_KINDS[how]} rows_{position} AS {name} ON {' AND '.join(conditions)}")
+        joins.append(
+            f"{_KINDS[how]} rows_{position} AS {name} ON {' AND '.join(conditions) or 'true'}"
+        )
     shown = [first] if how in ("semi", "anti") else list(streams)
     chosen = [f'{name}."#row" AS row_{position}' for position, name in enumerate(shown)]
     if how == "inner" and all(stream.time for stream in streams.values()):

@@ -311,12 +311,19 @@ def test_an_empty_condition_is_refused(where: str) -> None:
     assert f"where={where!r} is empty" in refusal(PredicateError, where=where)
 
 
-@pytest.mark.parametrize("where", [True, ["views.site = clicks.place"]])
+@pytest.mark.parametrize("where", [True, ["views.site = clicks.place", 3], []])
 def test_a_condition_that_is_no_text_is_refused(where: object) -> None:
     message = refusal(PredicateError, where=where)
 
     assert f"where={where!r}" in message
-    assert "SQL text" in message
+    assert "views.price < clicks.bid" in message
+
+
+def test_several_conditions_must_all_hold() -> None:
+    spec = plan(where=["views.site = clicks.place", "views.price > 3 OR clicks.place IS NULL"])
+    assert spec.where == (
+        "(views.site = clicks.place) AND (views.price > 3 OR clicks.place IS NULL)"
+    )
 
 
 def test_unbounded_must_be_true_or_false() -> None:

@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 from watersmeet.cost.engine import Weights
-from watersmeet.plan.equi import plan_join
 from watersmeet.plan.explain import explain
+from watersmeet.plan.family import plan_join
 from watersmeet.rows.predicate import SqlPredicate
 from watersmeet.rows.terms import Term
 from watersmeet.spec.budget import Budget

@@ -24,8 +24,11 @@ from hypothesis import strategies as st
 from tests.conformance.strategies import examples, until_shown
 from tests.plan.test_explain import CLICKS, VIEWS, EightShards
 from watersmeet.errors import PlanError, PredicateError, UnboundedStateError, WindowError
-from watersmeet.plan.equi import EquiPlan, plan_join
 from watersmeet.plan.explain import explain
+from watersmeet.plan.family import plan_join
+from watersmeet.plan.join import JoinPlan
+from watersmeet.plan.ring import RingPlan
+from watersmeet.rows.conditions import Conditions
 from watersmeet.rows.predicate import SqlPredicate, input_name
 from watersmeet.rows.terms import ColumnOf, Equality, Gap, Term
 from watersmeet.spec.join import JOIN_TYPES
@@ -72,7 +75,7 @@ class Translated(EightShards):
         return self.terms
 
 
-def planned(*terms: Term, streams: Any = (VIEWS, CLICKS), **options: Any) -> EquiPlan:
+def planned(*terms: Term, streams: Any = (VIEWS, CLICKS), **options: Any) -> JoinPlan:
     return plan_join(streams, Translated(*terms), **{"where": "the condition", **options})
 
 
@@ -194,13 +197,29 @@ def test_equal_columns_of_three_streams_are_one_key() -> None:
 
 
 def test_a_key_of_two_of_three_streams_is_none() -> None:
-    with pytest.raises(PlanError, match="makes no columns of views, clicks, sales equal"):
-        planned(KEY, streams=(VIEWS, CLICKS, SALES))
+    plan = planned(KEY, streams=(VIEWS, CLICKS, SALES), within="1 minute")
+
+    assert isinstance(plan, RingPlan)
+    assert plan.spec.conditions == (KEY.text,)
 
 
-def test_without_an_equality_the_error_names_what_is_missing() -> None:
-    with pytest.raises(PlanError, match="on: missing, and where='the condition' makes no columns"):
-        planned(*WITHIN, DEARER)
+def test_without_an_equality_it_is_a_join_without_a_key() -> None:
+    plan = planned(*WITHIN, DEARER)
+
+    assert isinstance(plan, RingPlan)
+    assert plan.spec.windows == (5 * MINUTE, 0)
+    assert plan.spec.conditions == (DEARER.text,)
+    assert plan.reading[-1] == f"{DEARER.text}: evaluated"
+
+
+def test_a_condition_of_nothing_but_windows_compares_nothing() -> None:
+    plan = planned(*WITHIN)
+
+    assert isinstance(plan, RingPlan)
+    assert (plan.spec.where, plan.conditions) == (None, Conditions())
+
+
+def test_without_a_condition_the_error_names_what_is_missing() -> None:
     with pytest.raises(PlanError, match="on: missing. Name the column"):
         planned(where=None)
 
@@ -346,7 +365,12 @@ def expected(given: dict[str, pa.Table], said: list[Said], how: str) -> Counter[
 
 
 def found(
-    given: dict[str, pa.Table], said: list[Said], how: str, cut: int, folder: Path
+    given: dict[str, pa.Table],
+    said: list[Said],
+    how: str,
+    cut: int,
+    folder: Path,
+    shown: Counter[str],
 ) -> Counter[tuple[Any, ...]] | None:
     """The same by a join; None if it cannot be planned."""
     streams = {name: LocalStream(SCHEMA, time="at", delay=timedelta(days=1)) for name in given}
@@ -362,6 +386,7 @@ def found(
             )
         except PlanError:
             return None
+    shown["ring"] += isinstance(join.plan, RingPlan)
     parts = [
         {name: t.slice(0, cut) for name, t in given.items()},
         {n: t.slice(cut) for n, t in given.items()},
@@ -387,11 +412,15 @@ def test_a_condition_alone_gives_what_it_gives_in_sql(streams: int, tmp_path: Pa
     )
     def check(seed: int, said: list[Said], how: str, cut: int) -> None:
         rows = tables(streams, seed)
-        results = found(rows, said, how, cut, tmp_path)
+        results = found(rows, said, how, cut, tmp_path, shown)
         if results is None:
             shown["refused"] += 1
             return
         assert results == expected(rows, said, how)
         shown["results"] += sum(results.values())
 
-    until_shown(check, lambda: shown["results"] > 100 and shown["refused"] > 0, "results, refusals")
+    until_shown(
+        check,
+        lambda: shown["results"] > 100 and shown["ring"] > 0 and shown["refused"] >= 3 - streams,
+        "results, joins with a key and without one, refusals",
+    )

@@ -106,6 +106,10 @@ class Operator(Protocol):
         """The names of its inputs, in order."""
 
     @property
+    def counted(self) -> Sequence[str]:
+        """The names of the streams that it counts, in order."""
+
+    @property
     def output(self) -> pa.Schema:
         """The columns of its results."""
 
@@ -152,9 +156,13 @@ def _add(total: Any, more: Any) -> None:
             setattr(total, number.name, getattr(total, number.name) + getattr(more, number.name))
 
 
-def count_windows(state: ShardState, counters: Counters) -> None:
-    """Count what the windows of a shard hold, one window for each stream."""
-    for stream, window in zip(counters.streams, state.windows, strict=True):
+def count_windows(
+    state: ShardState, counters: Counters, streams: Sequence[int] | None = None
+) -> None:
+    """Count what the windows of a shard hold, one window for each stream, or for each of some
+    ``streams``."""
+    held = counters.streams if streams is None else [counters.streams[i] for i in streams]
+    for stream, window in zip(held, state.windows, strict=True):
         stream.expired = window.expired
         stream.state_rows = window.rows
         stream.state_bytes = total_bytes(window.entries)

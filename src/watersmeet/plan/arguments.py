@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from watersmeet.errors import PlanError, StrategyError, StreamNameError, did_you_mean
 from watersmeet.spec.stream import StreamSpec
+from watersmeet.spec.tuning import Tuning
 
 Value = TypeVar("Value")
 
@@ -50,3 +51,12 @@ def one_of(
 def check_flag(value: object, *, argument: str) -> None:
     if not isinstance(value, bool):
         raise PlanError(f"{argument}={value!r} is neither True nor False.")
+
+
+def refuse_tuning(tuning: Tuning, *names: str, because: str) -> None:
+    """Refuse what of a tuning is for ``because`` only."""
+    default = Tuning()
+    for name in names:
+        value = getattr(tuning, name)
+        if value != getattr(default, name):
+            raise StrategyError(f"tuning: {name}={value!r} is for {because}. Leave it out.")

@@ -19,14 +19,11 @@ from watersmeet import durations, sizes
 from watersmeet.errors import BudgetError, JoinTypeError, PlanError, StrategyError
 from watersmeet.plan.arguments import one_of
 from watersmeet.plan.backend import Backend
-from watersmeet.plan.join import JoinPlan, check_where, join_type
+from watersmeet.plan.join import JoinPlan, all_of, conditions_of, join_type, texts_of
 from watersmeet.plan.keys import Keys, compared_types, resolved_keys
 from watersmeet.plan.naming import result_columns
-from watersmeet.plan.predicates import bound
 from watersmeet.plan.streams import check_names, with_time
-from watersmeet.plan.where.keys import find_keys
-from watersmeet.rows.predicate import Predicate
-from watersmeet.rows.terms import conjunction
+from watersmeet.plan.where.matching import Matching, read_conditions
 from watersmeet.spec.enrich import (
     ACCESSES,
     ENRICH_TYPES,
@@ -37,7 +34,6 @@ from watersmeet.spec.enrich import (
     Wait,
 )
 from watersmeet.spec.output import OutputColumn
-from watersmeet.spec.predicate import PredicateFunction
 from watersmeet.spec.stream import StreamSpec
 
 #: What is handled at a time is this part of what a running shard may use.
@@ -69,7 +65,7 @@ def enrich_spec(
     *,
     on: Keys | Mapping[str, Keys] | None = None,
     how: str = "inner",
-    where: str | PredicateFunction | None = None,
+    where: object = None,
     memory: str | int = "256 MB",
     max_wait: object = None,
     refresh: object = None,
@@ -92,7 +88,6 @@ def enrich_spec(
     how = _enrich_type(how)
     keys = resolved_keys(inputs, on)
     key_types = compared_types(inputs, keys)
-    check_where(where)
     spec = EnrichSpec(
         name=_name(name, how, inputs),
         streams=inputs,
@@ -100,7 +95,7 @@ def enrich_spec(
         key_types=key_types,
         windows=(None, None),
         how=how,
-        where=where.text if isinstance(where, PredicateFunction) else where,
+        where=all_of(texts_of(conditions_of(where))),
         unbounded=False,
         output=(),
         budget=None,
@@ -120,32 +115,26 @@ def plan_enrich(
 ) -> EnrichPlan:
     """Plan a semi-stream join for a backend; ``options`` are those of :func:`enrich_spec`.
     ``wakes``: does the backend run a micro-batch without data when the watermark has moved?"""
-    given = options.pop("on", None), options.pop("where", None)
-    on, where, predicate = _matched((stream, table), backend, *given)
-    spec = enrich_spec(stream, table, on=on, where=where, **options)
+    matching = _matching(
+        (stream, table), backend, options.pop("on", None), options.pop("where", None)
+    )
+    spec = enrich_spec(stream, table, on=matching.on, where=matching.where, **options)
     policy = enrich_policy(spec, shards=backend.shards, cores=backend.cores, wakes=wakes)
-    return EnrichPlan(spec=spec, policy=policy, predicate=predicate)
+    return EnrichPlan(spec=spec, policy=policy, predicate=matching.predicate)
 
 
-def _matched(
+def _matching(
     inputs: Sequence[StreamSpec],
     backend: Backend,
     on: Keys | Mapping[str, Keys] | None,
-    where: str | PredicateFunction | None,
-) -> tuple[Keys | Mapping[str, Keys] | None, str | PredicateFunction | None, Predicate | None]:
-    """The key, the condition that is left, and that as a predicate. Without ``on``, equalities in
-    ``where`` are the key."""
-    check_where(where)
-    if where is None:
-        return on, None, None
+    where: object,
+) -> Matching:
+    """What must match. Without ``on``, equalities in ``where`` are the key."""
+    conditions = conditions_of(where)
+    if not conditions:
+        return Matching(on, None)
     check_names(inputs)
-    if isinstance(where, PredicateFunction):
-        return on, where, bound(where, inputs)
-    terms = backend.translate(where)
-    found = find_keys(inputs, terms if on is None else ())
-    left = conjunction([term for i, term in enumerate(terms) if i not in found.replaced])
-    text = where if not found.replaced else None if left is None else left.text
-    return found.on if on is None else on, text, left
+    return read_conditions(inputs, backend, on=on, within=(), conditions=conditions)
 
 
 def enrich_policy(spec: EnrichSpec, *, shards: int, cores: int, wakes: bool) -> EnrichPolicy:

@@ -17,25 +17,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import Any
 
 from watersmeet.errors import (
     JoinTypeError,
-    PlanError,
     PunctuationError,
     StrategyError,
-    UnboundedStateError,
-    WindowError,
 )
-from watersmeet.plan.arguments import by_stream, check_flag, one_of
+from watersmeet.plan.arguments import by_stream, check_flag, one_of, refuse_tuning
 from watersmeet.plan.backend import Backend
 from watersmeet.plan.budget import checked_budget
 from watersmeet.plan.event_time import check_hold, event_time_of
 from watersmeet.plan.join import (
     JoinPlan,
-    check_where,
+    all_of,
+    check_may_be_unbounded,
+    conditions_of,
     join_name,
     join_type,
+    texts_of,
     window_lengths,
 )
 from watersmeet.plan.keys import Keys, compared_types, resolved_keys
@@ -48,12 +48,11 @@ from watersmeet.plan.promises import (
     closed_by_promises,
 )
 from watersmeet.plan.streams import check_streams, with_time
-from watersmeet.plan.where.matching import read_where
+from watersmeet.plan.where.matching import Matching
 from watersmeet.spec.budget import Budget
 from watersmeet.spec.equi import VIOLATIONS, EquiSpec
 from watersmeet.spec.join import GOALS, MULTIWAY_JOIN_TYPES
 from watersmeet.spec.policy import EquiPolicy
-from watersmeet.spec.predicate import PredicateFunction
 from watersmeet.spec.stream import StreamSpec
 from watersmeet.spec.tuning import DRIVERS, INDEXES, INVALIDATIONS, Tuning
 
@@ -72,7 +71,7 @@ def equi_spec(
     on: Keys | Mapping[str, Keys] | None = None,
     within: object = None,
     how: str = "inner",
-    where: str | PredicateFunction | None = None,
+    where: object = None,
     name: str | None = None,
     goal: str = "throughput",
     budget: Budget | None = None,
@@ -103,10 +102,9 @@ def equi_spec(
     check_promises(streams, key_types, emit_punctuations, how)
     free = streams[0].streaming and within is None and not closed_by_promises(streams)
     if free:
-        _check_may_be_unbounded(how, unbounded, unlimited)
+        check_may_be_unbounded(how, unbounded, unlimited)
     elif streams[0].streaming and within is None:
         check_provable(streams, how)
-    check_where(where)
     spec = EquiSpec(
         name=join_name(name, how, streams),
         streams=streams,
@@ -114,7 +112,7 @@ def equi_spec(
         key_types=key_types,
         windows=windows,
         how=how,
-        where=where.text if isinstance(where, PredicateFunction) else where,
+        where=all_of(texts_of(conditions_of(where))),
         unbounded=free,
         output=(),
         budget=checked_budget(streams, budget, how=how, windowed=within is not None),
@@ -131,38 +129,21 @@ def equi_spec(
 def plan_join(
     streams: Sequence[StreamSpec],
     backend: Backend,
-    *,
-    on: Keys | Mapping[str, Keys] | None = None,
-    within: object = None,
-    how: str = "inner",
-    where: str | PredicateFunction | None = None,
+    matching: Matching,
     **options: Any,
 ) -> EquiPlan:
-    """Plan a join for a backend; the arguments are those of :func:`equi_spec`."""
-    matching = read_where(streams, backend, on=on, within=within, where=where, how=how)
-    if matching.on is None and isinstance(where, str):
-        _fail_without_key(streams, where)
+    """Plan a join for a backend, given what must match; ``options`` are the other arguments of
+    :func:`equi_spec`."""
     spec = equi_spec(
         streams,
         on=matching.on,
         within=matching.within,
         where=matching.where,
-        how=how,
         unlimited=matching.unlimited,
         **options,
     )
     policy = equi_policy(spec, shards=backend.shards, cores=backend.cores, weights=backend.weights)
     return EquiPlan(spec, policy, matching.predicate, matching.reading)
-
-
-def _fail_without_key(streams: Sequence[StreamSpec], where: str) -> NoReturn:
-    names = ", ".join(stream.name for stream in streams)
-    example = f"{streams[0].name}.k = {streams[1].name}.k"
-    raise PlanError(
-        f"on: missing, and where={where!r} makes no columns of {names} equal: that takes terms "
-        f"like {example}, of columns of one type, joined by AND. Name the column(s) that must be "
-        "equal, like on='ad_id'."
-    )
 
 
 # --- the join type, the tuning
@@ -184,6 +165,7 @@ def _tuning(streams: Sequence[StreamSpec], tuning: object) -> Tuning:
     for value in given:
         one_of(value, INDEXES, argument="tuning: index")
     one_of(tuning.invalidation, INVALIDATIONS, argument="tuning: invalidation")
+    refuse_tuning(tuning, "slices", "draining", "order", because="joins without a key")
     _check_driver(streams, tuning.driver)
     check_purge_after(streams, tuning.purge_after)
     return tuning
@@ -213,25 +195,4 @@ def _check_driver(streams: Sequence[StreamSpec], driver: object) -> None:
         raise StrategyError(
             f"tuning: driver='timestamp' processes rows in the order of their times, and "
             f"{', '.join(untimed)} has none. Give its time column, or another driver."
-        )
-
-
-# --- what bounds the state
-
-
-def _check_may_be_unbounded(how: str, unbounded: bool, unlimited: Sequence[str]) -> None:
-    missing = "within: missing"
-    if unlimited:
-        missing += f", and where does not limit {' and '.join(unlimited)}"
-    if how not in ("inner", "semi"):
-        raise WindowError(
-            f"{missing}, and how={how!r} on streams cannot do without it, not even with "
-            "unbounded=True: a match could always still come, so the watermark can never prove "
-            'that a row stays unmatched. Give within="1 hour", or as long as a match may take.'
-        )
-    if not unbounded:
-        raise UnboundedStateError(
-            f"{missing}, so nothing would ever leave the state: every row would wait for "
-            'a match for ever. Give within="1 hour", or as long as a match may take; '
-            "if the streams really are small, unbounded=True."
         )

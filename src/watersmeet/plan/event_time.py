@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 from watersmeet import durations
 from watersmeet.errors import PlanError, TimeColumnError, WindowError, did_you_mean
-from watersmeet.spec.equi import GREATEST, EquiSpec
+from watersmeet.spec.join import GREATEST, JoinSpec
 from watersmeet.spec.stream import StreamSpec
 
 
@@ -52,7 +52,7 @@ def _check_timed(streams: Sequence[StreamSpec], given: str) -> None:
         )
 
 
-def check_hold(spec: EquiSpec) -> None:
+def check_hold(spec: JoinSpec) -> None:
     """Can Spark's watermark be held back for this join?"""
     if not spec.streaming or spec.event_time is None:
         return

@@ -14,6 +14,8 @@ from watersmeet.errors import (
     PlanError,
     PredicateError,
     TimeColumnError,
+    UnboundedStateError,
+    WindowError,
     did_you_mean,
 )
 from watersmeet.plan.arguments import by_stream
@@ -32,6 +34,10 @@ _SPARK_JOIN_TYPES = {
     "leftsemi": "semi",
     "leftanti": "anti",
 }
+
+#: One of the conditions that ``where`` may give.
+Condition = str | PredicateFunction
+_EXAMPLE = "like 'views.price < clicks.bid'"
 
 
 @dataclass(frozen=True)
@@ -68,17 +74,46 @@ def join_name(name: object, how: str, streams: Sequence[StreamSpec]) -> str:
     return name.strip()
 
 
-def check_where(where: object) -> None:
-    example = "like 'views.price < clicks.bid'"
-    if where is None or isinstance(where, PredicateFunction):
+def conditions_of(where: object) -> tuple[Condition, ...]:
+    """The conditions that ``where`` gives: one, several, or none."""
+    if where is None:
+        return ()
+    several = isinstance(where, Sequence) and not isinstance(where, str)
+    given = tuple(where) if isinstance(where, Sequence) and several else (where,)
+    for condition in given:
+        _check_condition(condition, where)
+    if several and not given:
+        raise PredicateError(f"where={where!r} is empty. Give a condition {_EXAMPLE}, or None.")
+    return given
+
+
+def texts_of(conditions: Sequence[Condition]) -> tuple[str, ...]:
+    """Conditions, for people to read."""
+    return tuple(c.text if isinstance(c, PredicateFunction) else c for c in conditions)
+
+
+def all_of(texts: Sequence[str]) -> str | None:
+    """Several conditions as one text.
+
+    >>> all_of(["a.x < b.x", "a.y = 1 OR b.y = 1"])
+    '(a.x < b.x) AND (a.y = 1 OR b.y = 1)'
+    """
+    if len(texts) < 2:
+        return next(iter(texts), None)
+    return " AND ".join(f"({text})" for text in texts)
+
+
+def _check_condition(condition: object, where: object) -> None:
+    if isinstance(condition, PredicateFunction):
         return
-    if not isinstance(where, str):
+    if not isinstance(condition, str):
         raise PredicateError(
-            f"where={where!r} ({type(where).__name__}) is not a condition. Give SQL text "
-            f"{example}, or a Python function: wm.predicate(function, 'views', 'clicks')."
+            f"where={where!r}: {condition!r} ({type(condition).__name__}) is not a condition. Give "
+            f"SQL text {_EXAMPLE}, a Python function, wm.predicate(function, 'views', 'clicks'), "
+            "or a list of these."
         )
-    if not where.strip():
-        raise PredicateError(f"where={where!r} is empty. Give SQL text {example}, or None.")
+    if not condition.strip():
+        raise PredicateError(f"where={where!r} is empty. Give SQL text {_EXAMPLE}, or None.")
 
 
 def window_lengths(streams: Sequence[StreamSpec], within: object) -> tuple[int | None, ...]:
@@ -99,3 +134,23 @@ def window_lengths(streams: Sequence[StreamSpec], within: object) -> tuple[int |
                 f"Give its time column: {time_example(stream)}."
             )
     return tuple(windows)
+
+
+def check_may_be_unbounded(how: str, unbounded: bool, unlimited: Sequence[str]) -> None:
+    """Nothing bounds the state: is that what was asked for? ``unlimited`` are the differences of
+    times that ``where`` should have limited for there to be windows."""
+    missing = "within: missing"
+    if unlimited:
+        missing += f", and where does not limit {' and '.join(unlimited)}"
+    if how not in ("inner", "semi"):
+        raise WindowError(
+            f"{missing}, and how={how!r} on streams cannot do without it, not even with "
+            "unbounded=True: a match could always still come, so the watermark can never prove "
+            'that a row stays unmatched. Give within="1 hour", or as long as a match may take.'
+        )
+    if not unbounded:
+        raise UnboundedStateError(
+            f"{missing}, so nothing would ever leave the state: every row would wait for "
+            'a match for ever. Give within="1 hour", or as long as a match may take; '
+            "if the streams really are small, unbounded=True."
+        )

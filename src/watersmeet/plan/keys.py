@@ -18,7 +18,10 @@ def resolved_keys(
 ) -> tuple[tuple[str, ...], ...]:
     """The real names of each stream's key columns, aligned over the streams."""
     if on is None:
-        raise PlanError("on: missing. Name the column(s) that must be equal, like on='ad_id'.")
+        raise PlanError(
+            "on: missing. Name the column(s) that must be equal, like on='ad_id'; or say with a "
+            "condition what matches, like where='views.price < clicks.bid'."
+        )
     if isinstance(on, Mapping):
         per_stream = by_stream(streams, on, argument="on")
     else:

@@ -25,9 +25,12 @@ from watersmeet.errors import (
 )
 from watersmeet.spec.equi import EquiSpec
 from watersmeet.spec.output import EVENT_TIME, IS_PUNCTUATION, OutputColumn
+from watersmeet.spec.ring import RingSpec
 from watersmeet.spec.stream import Column, StreamSpec
 
 _LISTED = 20
+#: Joins whose results have names.
+Named = EquiSpec | RingSpec
 
 
 def resolve(stream: StreamSpec, name: str, *, argument: str) -> Column:
@@ -48,7 +51,7 @@ def resolve(stream: StreamSpec, name: str, *, argument: str) -> Column:
     )
 
 
-def result_columns(spec: EquiSpec) -> tuple[OutputColumn, ...]:
+def result_columns(spec: Named) -> tuple[OutputColumn, ...]:
     """The columns of the join's result, in order; the spec's own ``output`` is not read."""
     event_time = (_event_time(spec),) if spec.carries_event_time else ()
     if spec.how in ("semi", "anti"):
@@ -66,14 +69,14 @@ def result_columns(spec: EquiSpec) -> tuple[OutputColumn, ...]:
     return output
 
 
-def _event_time(spec: EquiSpec) -> OutputColumn:
+def _event_time(spec: Named) -> OutputColumn:
     names = [stream.name for stream in spec.streams]
     if spec.event_time not in names:
         return OutputColumn(EVENT_TIME, "timestamp")
     return OutputColumn(EVENT_TIME, "timestamp", stream=names.index(spec.event_time))
 
 
-def _first_stream_columns(spec: EquiSpec) -> tuple[OutputColumn, ...]:
+def _first_stream_columns(spec: Named) -> tuple[OutputColumn, ...]:
     first = spec.streams[0]
     _check_no_duplicates(first, first.columns)
     key_of = {name: position for position, name in enumerate(spec.keys[0])}
@@ -89,7 +92,7 @@ def _first_stream_columns(spec: EquiSpec) -> tuple[OutputColumn, ...]:
     )
 
 
-def _other_columns(spec: EquiSpec, *, reserved: Sequence[OutputColumn]) -> tuple[OutputColumn, ...]:
+def _other_columns(spec: Named, *, reserved: Sequence[OutputColumn]) -> tuple[OutputColumn, ...]:
     """Every stream's columns that are no keys, prefixed where another would have the name."""
     others: list[tuple[int, StreamSpec, list[Column]]] = []
     for position, stream in enumerate(spec.streams):
@@ -128,7 +131,7 @@ def _check_no_duplicates(stream: StreamSpec, columns: Sequence[Column]) -> None:
             )
 
 
-def _check_unique(spec: EquiSpec, output: Sequence[OutputColumn]) -> None:
+def _check_unique(spec: Named, output: Sequence[OutputColumn]) -> None:
     taken: dict[str, OutputColumn] = {}
     for column in output:
         other = taken.setdefault(column.name.lower(), column)
@@ -152,7 +155,7 @@ def _were_twins(one: OutputColumn, other: OutputColumn) -> bool:
     )
 
 
-def _origin(spec: EquiSpec, column: OutputColumn) -> str:
+def _origin(spec: Named, column: OutputColumn) -> str:
     if column.column is None or column.stream is None:
         return "the event time of the join"
     return f"{spec.streams[column.stream].name}.{column.column}"

@@ -6,10 +6,14 @@ import math
 from collections.abc import Callable, Mapping
 
 from watersmeet.cost.engine import Weights, expected, keeping_indexed, keeping_plain
+from watersmeet.cost.hop_order import UNKNOWN_SELECTIVITY, Link, Streams
 from watersmeet.cost.multiway import most_selective_first
+from watersmeet.errors import StrategyError
+from watersmeet.rows.conditions import Conditions
 from watersmeet.spec.budget import Budget
 from watersmeet.spec.equi import EquiSpec
-from watersmeet.spec.policy import EquiPolicy, IndexPolicy, Schedule, ShardBudget
+from watersmeet.spec.policy import EquiPolicy, IndexPolicy, RingPolicy, Schedule, ShardBudget
+from watersmeet.spec.ring import RingSpec
 
 #: For throughput, rows are purged after this number of punctuations (metadata paper, section 6.2).
 PURGE_AFTER = 100
@@ -129,3 +133,58 @@ def _in_stages(spec: EquiSpec) -> bool:
     if spec.budget is None or spec.budget.memory is None or len(spec.streams) != 2:
         return False
     return spec.goal == "early" and spec.budget.overflow == "spill"
+
+
+#: The rows a second of a stream of which nothing is known yet.
+UNKNOWN_RATE = 1_000.0
+#: For how many seconds rows are taken to be kept that nothing removes.
+_UNBOUNDED_SECONDS = 3600.0
+
+
+def ring_policy(spec: RingSpec, conditions: Conditions, *, shards: int) -> RingPolicy:
+    """How a join without a key runs on that many shards."""
+    slices = _at_most(shards, spec.tuning.slices, "slices") or shards
+    draining = _at_most(shards, spec.tuning.draining, "draining") or slices
+    streams = _expected_streams(spec, conditions)
+    order = _hop_order(spec, streams)
+    hops = 1 if len(order) == 2 and spec.marked is None else len(order)
+    return RingPolicy(
+        shards,
+        slices,
+        max(slices, draining),
+        order,
+        partial=streams.partial_results(order),
+        cross_products=tuple((c.driver, c.stream, c.pairs) for c in streams.crossings(order)),
+        budget=None if spec.budget is None else _shard_budget(spec.budget, shards * hops, cores=1),
+    )
+
+
+def _at_most(shards: int, given: int | None, name: str) -> int | None:
+    if given is not None and given > shards:
+        raise StrategyError(
+            f"tuning: {name}={given} is more than spark.sql.shuffle.partitions, {shards}. Give at "
+            "most that many, or set more partitions before the query's first start."
+        )
+    return given
+
+
+def _expected_streams(spec: RingSpec, conditions: Conditions) -> Streams:
+    """What is expected of the streams, by what was declared."""
+    rates = tuple(stream.rows_per_second or UNKNOWN_RATE for stream in spec.streams)
+    seconds = [
+        _UNBOUNDED_SECONDS if window is None else (window + spec.delay) / 1e6
+        for window in spec.windows
+    ]
+    stored = tuple(max(1.0, rate * kept) for rate, kept in zip(rates, seconds, strict=True))
+    links = tuple(Link(streams, UNKNOWN_SELECTIVITY) for streams in conditions.streams)
+    return Streams(rates, stored, links)
+
+
+def _hop_order(spec: RingSpec, streams: Streams) -> tuple[int, ...]:
+    """The order of the hops. Where rows are marked, they are in the last one."""
+    names = [stream.name for stream in spec.streams]
+    if spec.marked is not None:
+        return 1 - spec.marked, spec.marked
+    if spec.tuning.order is not None:
+        return tuple(names.index(name) for name in spec.tuning.order)
+    return streams.best_order() if len(names) > 2 else (0, 1)

@@ -8,6 +8,7 @@ A stored row has
     #0..          every other column of the user's that is needed, by its position
     #punctuation  is it a punctuation? With ``#low`` and ``#high``, the bounds of a range
     #home         is it to be stored in this shard? (:class:`watersmeet.rows.route.StoredInOne`)
+    #check        with the code, what a row without a key is known by: a second hash of its content
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ PUNCTUATION = "#punctuation"
 LOW = "#low"
 HIGH = "#high"
 HOME = "#home"
+CHECK = "#check"
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

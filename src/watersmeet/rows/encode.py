@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 import pyarrow as pa
 
-from watersmeet.rows.codes import canonical_key, exact_code, hashed_code
-from watersmeet.rows.layout import Code, Encoding, Flag, Key, RowLayout
+from watersmeet.rows.codes import canonical_key, content_hash, exact_code, hashed_code
+from watersmeet.rows.layout import Code, Content, Encoding, Flag, Key, RowLayout
 from watersmeet.rows.types import arrow_type, canonical_rows
 
 
@@ -25,6 +25,8 @@ def _column(rows: pa.RecordBatch, encoding: Encoding) -> pa.Array:
     if isinstance(encoding, Code):
         keys = [_column(rows, key) for key in encoding.keys]
         return exact_code(keys[0]) if encoding.exact else hashed_code(keys)
+    if isinstance(encoding, Content):
+        return content_hash(rows.select(encoding.columns), seed=int(encoding.complete))
     return rows.column(encoding.column)
 
 

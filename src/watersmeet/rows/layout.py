@@ -8,6 +8,10 @@ A key's *code* is 64 bits by which rows are dealt out, sorted and probed. A sing
 integral, date or timestamp type is *exact*: the code is its value, and equal codes are equal
 keys. Any other key is hashed to its code, its columns are stored beside it, and rows with equal
 codes are compared again by them. A null in the key makes a null code, which matches nothing.
+
+Rows of a join without a key have a code too: a hash of their content, by which they are dealt out
+evenly, whatever their times. Where a row must be known again, a second hash is its *check*: rows
+with equal codes and checks have equal content, but for a chance of 2**-128.
 """
 
 from __future__ import annotations
@@ -15,7 +19,16 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from watersmeet.rows.columns import CODE, HIGH, LOW, PUNCTUATION, TIME, key_name, value_name
+from watersmeet.rows.columns import (
+    CHECK,
+    CODE,
+    HIGH,
+    LOW,
+    PUNCTUATION,
+    TIME,
+    key_name,
+    value_name,
+)
 from watersmeet.spec.equi import exact_key
 from watersmeet.spec.stream import StreamSpec
 
@@ -51,7 +64,16 @@ class Flag:
     when: str
 
 
-Encoding = Key | Code | Value | Flag
+@dataclass(frozen=True)
+class Content:
+    """A hash of what is in some columns: the same for rows of equal content. With ``complete``,
+    others share it only by chance: it also tells nulls and nested values apart."""
+
+    columns: tuple[str, ...]
+    complete: bool = False
+
+
+Encoding = Key | Code | Value | Flag | Content
 
 
 @dataclass(frozen=True)
@@ -89,4 +111,26 @@ def row_layout(
         if column.name in needed and column.name not in stored:
             columns.append((value_name(number), Value(column.name)))
             stored[column.name] = value_name(number)
+    return RowLayout(tuple(columns), stored)
+
+
+def keyless_layout(
+    stream: StreamSpec, *, needed: Collection[str], identified: bool = False
+) -> RowLayout:
+    """Rows without a key: the hash of their content, their time, and the columns that something
+    ``needed`` to read. ``identified``: must a row be known again?"""
+    named = [(i, c.name) for i, c in enumerate(stream.columns) if c.name in needed]
+    timed = [] if stream.time is None else [stream.time]
+    content = tuple(dict.fromkeys([*timed, *(name for _, name in named)]))
+    columns: list[tuple[str, Encoding]] = [(CODE, Content(content))]
+    stored: dict[str, str] = {}
+    if identified:
+        columns.append((CHECK, Content(content, complete=True)))
+    if stream.time is not None:
+        columns.append((TIME, Value(stream.time)))
+        stored[stream.time] = TIME
+    for number, name in named:
+        if name not in stored:
+            columns.append((value_name(number), Value(name)))
+            stored[name] = value_name(number)
     return RowLayout(tuple(columns), stored)

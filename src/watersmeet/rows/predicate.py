@@ -36,6 +36,11 @@ class Predicate(Protocol):
         """For which rows of the given arrays, one for each input, does it hold?"""
 
 
+def streams_of(predicate: Predicate) -> frozenset[int]:
+    """The streams whose rows a predicate compares."""
+    return frozenset(stream for stream, _ in predicate.columns)
+
+
 def input_name(stream: int, column: str) -> str:
     """What a Polars expression calls a stream's column.
 
@@ -69,6 +74,41 @@ class SqlPredicate:
         frame = pl.DataFrame(pl.from_arrow(table, rechunk=False))
         holds = frame.select(self.expression.fill_null(False)).to_series()
         return holds.to_numpy()
+
+
+@dataclass(frozen=True)
+class AllOf:
+    """Holds where several predicates do; a predicate sees only what those before it let through.
+
+    >>> x, y = pl.col("0.x"), pl.col("1.y")
+    >>> less = SqlPredicate("a.x < b.y", ((0, "x"), (1, "y")), x < y)
+    >>> even = SqlPredicate("b.y % 2 = 0", ((1, "y"),), y % 2 == 0)
+    >>> both = AllOf((less, even))
+    >>> both.columns
+    ((0, 'x'), (1, 'y'))
+    >>> both.mask([pa.array([1, 1, 9]), pa.array([2, 3, 4])]).tolist()
+    [True, False, False]
+    """
+
+    predicates: tuple[Predicate, ...]
+
+    @property
+    def text(self) -> str:
+        return " AND ".join(f"({predicate.text})" for predicate in self.predicates)
+
+    @property
+    def columns(self) -> tuple[tuple[int, str], ...]:
+        return tuple(dict.fromkeys(c for predicate in self.predicates for c in predicate.columns))
+
+    def mask(self, columns: Sequence[pa.Array]) -> Bools:
+        named = dict(zip(self.columns, columns, strict=True))
+        left = np.arange(len(columns[0]))
+        for predicate in self.predicates:
+            taken = [named[column].take(pa.array(left)) for column in predicate.columns]
+            left = left[predicate.mask(taken)]
+        mask = np.zeros(len(columns[0]), dtype=np.bool_)
+        mask[left] = True
+        return mask
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,20 @@ see its rows in another order.
 ======================  ==============================================================
 :class:`ByKey`          to one shard, that of its key; the rows of a table that is
                         staged by the same hash find the stream's there
+:class:`Home`           to one shard, that of its code
+:class:`First`          to the first shard
 :class:`Everywhere`     to every shard
-:class:`StoredInOne`    to every shard, to be stored in one of them and to probe all
+:class:`StoredInOne`    to every shard, to be stored in one of them, its home, and to
+                        probe all
 ======================  ==============================================================
+
+``slices`` are the shards that new rows are dealt to, the first so many; ``reach`` are those that
+may hold rows. Without them, all shards are meant.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -41,9 +47,29 @@ class Route(Protocol):
 class Everywhere:
     """Every row goes to every shard."""
 
+    reach: int | None = None
+
     def deal(self, rows: pa.RecordBatch, shards: int) -> Iterator[Dealt]:
-        for number in range(shards):
+        for number in range(self.reach or shards):
             yield number, rows
+
+
+@dataclass(frozen=True)
+class First:
+    """Every row goes to the first shard."""
+
+    def deal(self, rows: pa.RecordBatch, shards: int) -> Iterator[Dealt]:
+        yield 0, rows
+
+
+@dataclass(frozen=True)
+class Home:
+    """A row goes to the shard of its code, which is not null."""
+
+    slices: int | None = None
+
+    def deal(self, rows: pa.RecordBatch, shards: int) -> Iterator[Dealt]:
+        yield from _dealt(rows, shard_numbers(rows.column(CODE), self.slices or shards), shards)
 
 
 @dataclass(frozen=True)
@@ -55,27 +81,55 @@ class ByKey:
             yield 0, rows
             return
         rows, everywhere = _for_one_shard(rows)
-        # Sixteen bits make numpy sort by radix: one pass, whatever the number of rows.
-        numbers = _numbers(rows, shards).astype(np.uint16 if shards <= 1 << 16 else np.int64)
-        order = np.argsort(numbers, kind="stable")
-        rows = rows.take(pa.array(order))
-        ends = np.searchsorted(numbers[order], np.arange(shards), side="right").tolist()
-        for number, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
-            if end > start:
-                yield number, rows.slice(start, end - start)
-            if len(everywhere):
-                yield number, everywhere
+        yield from _dealt(rows, _numbers(rows, shards), shards)
+        if len(everywhere):
+            yield from Everywhere().deal(everywhere, shards)
 
 
 @dataclass(frozen=True)
 class StoredInOne:
     """Every row goes to every shard, with a column that tells which one stores it: the one of
-    its code."""
+    its code. Elsewhere, the values of the columns that are for the ``home_only`` are null."""
+
+    slices: int | None = None
+    reach: int | None = None
+    home_only: tuple[str, ...] = ()
 
     def deal(self, rows: pa.RecordBatch, shards: int) -> Iterator[Dealt]:
-        numbers = _numbers(rows, shards)
-        for number in range(shards):
-            yield number, rows.append_column(HOME, pa.array(numbers == number))
+        numbers = _numbers(rows, self.slices or shards)
+        for number in range(self.reach or shards):
+            home = numbers == number
+            if not self.home_only:
+                yield number, rows.append_column(HOME, pa.array(home))
+                continue
+            yield number, _at_home(rows.filter(pa.array(home)), home=True)
+            visitors = rows.filter(pa.array(~home))
+            yield number, _at_home(_without(visitors, self.home_only), home=False)
+
+
+def _at_home(rows: pa.RecordBatch, *, home: bool) -> pa.RecordBatch:
+    return rows.append_column(HOME, pa.array(np.full(len(rows), home)))
+
+
+def _without(rows: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+    """The rows, with nulls in those columns."""
+    columns = [
+        pa.nulls(len(rows), field.type) if field.name in names else column
+        for field, column in zip(rows.schema, rows.columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
+
+
+def _dealt(rows: pa.RecordBatch, numbers: Ints, shards: int) -> Iterator[Dealt]:
+    """The rows of each shard, given each row's."""
+    # Sixteen bits make numpy sort by radix: one pass, whatever the number of rows.
+    numbers = numbers.astype(np.uint16 if shards <= 1 << 16 else np.int64)
+    order = np.argsort(numbers, kind="stable")
+    rows = rows.take(pa.array(order))
+    ends = np.searchsorted(numbers[order], np.arange(shards), side="right").tolist()
+    for number, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
+        if end > start:
+            yield number, rows.slice(start, end - start)
 
 
 def _numbers(rows: pa.RecordBatch, shards: int) -> Ints:

@@ -65,7 +65,7 @@ def observed(operator: Operator, name: str) -> Column:
     of them are results. So there is one only, which merely skips them. And Spark plans the
     query for every micro-batch again, so the expression is small: one literal has all names."""
     nothing = operator.counters()
-    labels = [name for name, _ in numbers(nothing, list(operator.inputs))]
+    labels = [name for name, _ in numbers(nothing, list(operator.counted))]
     zeros = F.array_repeat(F.lit(0).cast("bigint"), len(labels))
 
     def summary(reports: Column) -> Column:

@@ -21,10 +21,10 @@ from watersmeet.rows.predicate import Predicate
 from watersmeet.rows.route import ByKey
 from watersmeet.spark.arrow import arrow_schema
 from watersmeet.spark.encode import encoded
-from watersmeet.spark.equi import result_schema
 from watersmeet.spark.inputs import WATERMARK, quoted
 from watersmeet.spark.query import Hop, Source, run
 from watersmeet.spark.refreshing import Refresher, check_columns
+from watersmeet.spark.result import result_schema
 from watersmeet.spark.staging import stage
 from watersmeet.spark.table_identity import Identity, identity
 from watersmeet.spec.enrich import EnrichPolicy, EnrichSpec, TableSize

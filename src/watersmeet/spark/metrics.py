@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from watersmeet.operators.base import Largest, StreamCounters
 from watersmeet.operators.enrich.counters import TABLE_VERSION, EnrichCounters
 from watersmeet.operators.equi.counters import EquiCounters, EquiStreamCounters
+from watersmeet.operators.ring.counters import RingCounters
 from watersmeet.spark.counters import COUNTERS, FAMILY, LARGEST, NAME, NOTES, STEP
 
 if TYPE_CHECKING:
@@ -113,6 +114,22 @@ class EquiMetrics(StepMetrics):
 
 
 @dataclass(frozen=True)
+class RingMetrics(StepMetrics):
+    """One micro-batch of one hop of a ring join: a join without a key.
+
+    ``pairs`` were compared by a predicate, in so many ``blocks``, which took ``predicate_ms``, over
+    all shards; ``partial`` results went on to the next hop. The first hop counts the new rows of
+    all streams, each hop what it stores. ``largest`` and ``capped`` are about matches in one slice;
+    what stands for the key is the time of the row.
+    """
+
+    pairs: int
+    blocks: int
+    partial: int
+    predicate_ms: int
+
+
+@dataclass(frozen=True)
 class EnrichMetrics(StepMetrics):
     """One micro-batch of one enrichment.
 
@@ -153,13 +170,15 @@ class EnrichMetrics(StepMetrics):
 _FAMILIES: dict[str, tuple[type[StepMetrics], type[StreamCounters]]] = {
     EquiCounters.family: (EquiMetrics, EquiStreamCounters),
     EnrichCounters.family: (EnrichMetrics, StreamCounters),
+    RingCounters.family: (RingMetrics, StreamCounters),
 }
 
 
 def metrics(given: StreamingQuery | StreamingQueryProgress) -> list[StepMetrics]:
     """One record for each recent micro-batch of each join in a query, oldest first:
-    an :class:`EquiMetrics` for an equality join, an :class:`EnrichMetrics` for an enrichment. Of a
-    single progress report of Spark's, as a listener gets it, the records of that micro-batch.
+    an :class:`EquiMetrics` for an equality join, a :class:`RingMetrics` for each hop of a join
+    without a key, an :class:`EnrichMetrics` for an enrichment. Of a single progress report of
+    Spark's, as a listener gets it, the records of that micro-batch.
 
     Spark keeps the last 100 batches
     (``spark.sql.streaming.numRecentProgressUpdates``).

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from watersmeet.spec.budget import Budget
@@ -35,6 +35,8 @@ How = Literal[
 MULTIWAY_JOIN_TYPES = ("inner", "left")
 #: No more streams than this are joined at once.
 MOST_STREAMS = 10
+#: Said of a result's event time: it is the greatest of the times of its rows.
+GREATEST = "greatest"
 #: What a join may be optimised for.
 Goal = Literal["throughput", "memory", "early"]
 GOALS: tuple[str, ...] = get_args(Goal)
@@ -46,6 +48,8 @@ class JoinSpec:
 
     ``name`` is how metrics and the Spark UI call it. ``windows[i]`` is how long a row of stream i
     waits for a later one (None: for ever). ``unbounded`` tells whether nothing bounds the state.
+    ``event_time`` says whose time is the result's: a stream's, by name, or the greatest; None: an
+    inner join's is the greatest, other joins have none.
     """
 
     name: str
@@ -57,6 +61,7 @@ class JoinSpec:
     output: tuple[OutputColumn, ...]
     budget: Budget | None
     goal: str
+    event_time: str | None = field(default=None, kw_only=True)
 
     @property
     def streaming(self) -> bool:
@@ -79,9 +84,27 @@ class JoinSpec:
 
     @property
     def carries_event_time(self) -> bool:
-        """Can Spark go on with event time after this join? Only an inner join's
-        results are always newer than the watermark."""
-        return self.how == "inner" and all(stream.time for stream in self.streams)
+        """Can Spark go on with event time after this join? If nothing else is said, only an inner
+        join's results are always newer than the watermark."""
+        inner = self.how == "inner" and all(stream.time for stream in self.streams)
+        return self.event_time is not None or inner
+
+    @property
+    def held_windows(self) -> tuple[int | None, ...]:
+        """The windows by which results may be behind the watermark: see
+        :mod:`watersmeet.plan.event_time`."""
+        return tuple(
+            window
+            for stream, window, preserved in zip(
+                self.streams, self.windows, self.preserved, strict=True
+            )
+            if self.event_time == stream.name or (self.event_time == GREATEST and preserved)
+        )
+
+    @property
+    def hold(self) -> int:
+        """How far Spark's watermark is held back behind the join's own, in microseconds."""
+        return max((window or 0 for window in self.held_windows), default=0)
 
 
 def preserved_by(how: str, streams: int) -> tuple[bool, ...]:

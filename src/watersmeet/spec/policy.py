@@ -86,3 +86,28 @@ class EquiPolicy:
     def memory(self) -> int | None:
         """The bytes that a shard may take, if a budget says so."""
         return None if self.budget is None else self.budget.memory
+
+
+@dataclass(frozen=True)
+class RingPolicy:
+    """How a join without a key runs.
+
+    ``shards`` is the number of parts that are stepped on their own. New rows are stored in the
+    first ``slices`` of them, and probe the first ``reach``: an earlier run may have had more
+    slices. ``order`` is that of the hops: hop j stores the rows of stream ``order[j]``, and should
+    add ``partial[j]`` partial results a second; ``cross_products`` tells who meets a stream that no
+    condition connects: driver, stream, pairs a second.
+    """
+
+    shards: int
+    slices: int
+    reach: int
+    order: tuple[int, ...]
+    partial: tuple[float, ...] = ()
+    cross_products: tuple[tuple[int, int, float], ...] = ()
+    budget: ShardBudget | None = None
+
+    @property
+    def memory(self) -> int | None:
+        """The bytes that a shard may take, if a budget says so."""
+        return None if self.budget is None else self.budget.memory

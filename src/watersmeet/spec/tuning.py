@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -44,9 +44,22 @@ class Tuning:
     purge_after
         After how many punctuations rows with closed keys are purged; as ``goal`` says, if it is
         not given.
+    slices
+        Of a join without a key: over how many shards the stored rows of a stream are dealt, and
+        to how many new rows are sent. At most ``spark.sql.shuffle.partitions``, which is the
+        default. It may change when a query is started again.
+    draining
+        The number of slices of an earlier run with more of them, until their rows have expired:
+        new rows are still sent to those.
+    order
+        Of a join of three and more streams without a key: the names of the streams in the order
+        in which their rows are met.
     """
 
     index: Index | Mapping[str, Index] = "auto"
     invalidation: Invalidation = "active"
     driver: Driver = "auto"
     purge_after: int | None = None
+    slices: int | None = None
+    draining: int | None = None
+    order: Sequence[str] | None = None

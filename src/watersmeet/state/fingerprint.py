@@ -28,7 +28,7 @@ def differences(before: str, now: str) -> list[str]:
     ... )
     ['window of views: was 5 min, now 1 h', 'columns of views: c int is new, b int is missing']
     """
-    old, new = _facts(before), _facts(now)
+    old, new = facts_of(before), facts_of(now)
     names = [*old, *(name for name in new if name not in old)]
     return [
         f"{name}: {_change(old.get(name, 'none'), new.get(name, 'none'))}"
@@ -37,7 +37,8 @@ def differences(before: str, now: str) -> list[str]:
     ]
 
 
-def _facts(fingerprint: str) -> Facts:
+def facts_of(fingerprint: str) -> Facts:
+    """The facts of a fingerprint."""
     try:
         facts = json.loads(fingerprint)
     except ValueError:

@@ -109,8 +109,8 @@ def spread(low: Ints, high: Ints, size: int) -> Iterator[tuple[Ints, Ints]]:
         last = int(np.searchsorted(ends, stop, side="left"))
         numbers = np.arange(first, last + 1)
         taken = np.minimum(ends[numbers], stop) - np.maximum(starts[numbers], start)
-        number = np.repeat(numbers, taken)
-        yield number, low[number] + np.arange(start, stop) - starts[number]
+        first_places = np.repeat(low[numbers] - starts[numbers], taken)
+        yield np.repeat(numbers, taken), first_places + np.arange(start, stop)
 
 
 def search(

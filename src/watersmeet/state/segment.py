@@ -10,9 +10,10 @@ it costs nothing to keep, and a probe scans it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,8 @@ import pyarrow as pa
 from watersmeet.rows.columns import codes_of, concat, times_of
 from watersmeet.rows.widths import row_bytes
 from watersmeet.state.index import Index
+
+Made = TypeVar("Made")
 
 _INDEX_COLUMNS = ("#codes", "#times", "#order")
 #: What the form in the cache says of a segment besides its columns.
@@ -86,6 +89,14 @@ class Segment:
         """This segment, whose rows have been measured before."""
         self.__dict__["widest"] = widest
         return self
+
+    def kept(self, name: Hashable, make: Callable[[], Made]) -> Made:
+        """What was made of the rows before, under that name, or is made now. It is kept as long as
+        the segment is open."""
+        made: dict[Hashable, Made] = self.__dict__.setdefault("made", {})
+        if name not in made:
+            made[name] = make()
+        return made[name]
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -67,6 +67,10 @@ class Enrich:
         return [self.layout.inputs[STREAM].name]
 
     @property
+    def counted(self) -> list[str]:
+        return self.inputs
+
+    @property
     def output(self) -> pa.Schema:
         schema, version = self.layout.output.schema, self.layout.version
         return schema if version is None else schema.append(pa.field(version, pa.string()))

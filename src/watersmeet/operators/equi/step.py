@@ -111,6 +111,10 @@ class EquiJoin:
         return [stream.name for stream in self.layout.inputs]
 
     @property
+    def counted(self) -> list[str]:
+        return self.inputs
+
+    @property
     def output(self) -> pa.Schema:
         return self.layout.output.schema
 

@@ -7,14 +7,16 @@ from typing import Any
 
 from watersmeet.plan.enrich import EnrichPlan
 from watersmeet.plan.equi import EquiPlan
-from watersmeet.plan.explain import enrich, equi
+from watersmeet.plan.explain import enrich, equi, ring
 from watersmeet.plan.explain.tree import Node
 from watersmeet.plan.join import JoinPlan
+from watersmeet.plan.ring import RingPlan
 from watersmeet.spec.join import JoinSpec
 
 #: For each family of joins, what is to be said of it.
 _BRANCHES: dict[type[JoinPlan], Callable[[Any], list[Node]]] = {
     EquiPlan: equi.branches,
+    RingPlan: ring.branches,
     EnrichPlan: enrich.branches,
 }
 

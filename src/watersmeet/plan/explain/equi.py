@@ -8,20 +8,22 @@ delay)``. Streams that advance together therefore store ``rate * (window + great
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import permutations
 
 from watersmeet import durations, sizes
 from watersmeet.plan.equi import EquiPlan
+from watersmeet.plan.explain.shared import (
+    described,
+    event_time,
+    expected_rows,
+    time_of,
+    watermark,
+    window_terms,
+)
 from watersmeet.plan.explain.tree import Node
 from watersmeet.plan.explain.where import reading
 from watersmeet.plan.policy import crowding
-from watersmeet.spec.equi import GREATEST, EquiSpec
-from watersmeet.spec.output import EVENT_TIME
+from watersmeet.spec.equi import EquiSpec
 from watersmeet.spec.policy import EquiPolicy
-from watersmeet.spec.stream import StreamSpec
-
-_SECOND = 1_000_000
-_SAMPLE_RATE = 1_000.0
 
 
 def branches(plan: EquiPlan) -> list[Node]:
@@ -32,14 +34,14 @@ def branches(plan: EquiPlan) -> list[Node]:
         *reading(plan),
         _keys(spec),
         *(_stream(spec, position) for position in range(len(spec.streams))),
-        *_watermark(spec),
+        *watermark(spec),
         *_unmatched(spec),
         *_driver(spec, policy),
         _index(spec, policy),
         *_budget(spec, policy),
         *_promises(spec, policy),
         _shards(spec, policy),
-        _event_time(spec),
+        event_time(spec),
     ]
 
 
@@ -56,13 +58,7 @@ def _condition(spec: EquiSpec) -> Node:
         )
         for names in zip(*spec.keys, strict=True)
     ]
-    # T - time(i) <= W(i) with T the greatest time is, pair by pair, time(j) - time(i) <= W(i).
-    # In a left join, each stream is matched with the first one alone.
-    for early, late in permutations(range(len(spec.streams)), 2):
-        window = spec.windows[early]
-        if window is not None and (spec.how != "left" or 0 in (early, late)):
-            times = f"{_time(spec.streams[late])} - {_time(spec.streams[early])}"
-            terms.append(f"{times} <= {durations.format(window)}")
+    terms += window_terms(spec)
     if spec.where is not None:
         terms.append(f"({spec.where})")
     nodes = [Node(term if i == 0 else f"AND {term}") for i, term in enumerate(terms)]
@@ -126,21 +122,7 @@ def _stream(spec: EquiSpec, position: int) -> Node:
         branches.append(Node(f"expected state: {_expected_state(spec, position)}"))
     else:
         branches.append(Node("state: none is kept after the run"))
-    return Node(f"stream {stream.name}: {_described(spec, stream)}", branches)
-
-
-def _described(spec: EquiSpec, stream: StreamSpec) -> str:
-    count = len(stream.columns)
-    text = f"{count} column{'' if count == 1 else 's'}"
-    if stream.time is None:
-        return f"{text}, no time"
-    text += f", time {stream.time}"
-    if not spec.streaming or stream.delay is None:
-        return text
-    delay = durations.format(stream.delay)
-    return f"{text}, " + (
-        f"its own watermark (delay {delay})" if stream.watermarked else f"delay {delay}"
-    )
+    return Node(f"stream {stream.name}: {described(spec, stream)}", branches)
 
 
 def _purge(spec: EquiSpec, position: int) -> str:
@@ -179,32 +161,8 @@ def _expected_state(spec: EquiSpec, position: int) -> str:
         return "the rows whose keys are not closed yet"
     if window is None:
         return "grows without bound"
-    delay = spec.delay
-    rate = _SAMPLE_RATE if stream.rows_per_second is None else stream.rows_per_second
-    rows = round(rate * (window + delay) / _SECOND)
     at_most = "at most " if spec.how in ("semi", "anti") and position == 0 else ""
-    kept = f"({durations.format(window)} + {durations.format(delay)})"
-    if stream.rows_per_second is None:
-        return f"{at_most}{rows:,} rows for every {rate:,g} rows/s (rows/s x {kept})"
-    return f"{at_most}{rows:,} rows ({rate:,g} rows/s x {kept})"
-
-
-def _watermark(spec: EquiSpec) -> list[Node]:
-    timed = [stream for stream in spec.streams if stream.time is not None]
-    if not spec.streaming:
-        return []
-    if not timed:
-        return [Node("watermark: none, as no stream has a time")]
-    terms = ", ".join(
-        f"greatest {_time(stream)} - {durations.format(stream.delay or 0)}" for stream in timed
-    )
-    value = f"the least of ({terms})" if len(timed) > 1 else terms
-    return [
-        Node(
-            f"watermark: {value}",
-            [Node("a row at or behind it when it arrives is late: it is dropped and counted")],
-        )
-    ]
+    return at_most + expected_rows(spec, stream, window)
 
 
 def _unmatched(spec: EquiSpec) -> list[Node]:
@@ -359,46 +317,7 @@ def _remembered(spec: EquiSpec) -> str:
     return f"until the watermark has moved by {durations.format(spec.remembered)}"
 
 
-def _event_time(spec: EquiSpec) -> Node:
-    if spec.carries_event_time:
-        use = (
-            "works with windowed aggregation in the same query"
-            if spec.streaming
-            else "a plain column in a batch"
-        )
-        whose = "the greatest of the times"
-        if spec.event_time not in (None, GREATEST):
-            whose = f"the time of {spec.event_time}"
-        held = [
-            Node(
-                f"Spark's watermark is held back by {durations.format(spec.hold)}: what follows "
-                "waits that much longer; the join does not"
-            )
-        ]
-        carried = f"event time: carried on as `{EVENT_TIME}`, {whose}; {use}"
-        return Node(carried, held if spec.hold and spec.streaming else [])
-    if spec.how == "inner":
-        untimed = ", ".join(stream.name for stream in spec.streams if stream.time is None)
-        return Node(f"event time: not carried on, as there is no time in: {untimed}")
-    if not spec.streaming:
-        return Node(f"event time: no `{EVENT_TIME}`; event_time='{spec.streams[0].name}' adds it")
-    why = (
-        "a row may find its first match long after its own time"
-        if spec.how == "semi"
-        else "an unmatched row is emitted only when the watermark has passed its time"
-    )
-    return Node(
-        f"event time: not carried on: {why}; event_time='{spec.streams[0].name}' carries it on, "
-        "and holds Spark's watermark back"
-    )
-
-
 def _deadline(spec: EquiSpec, position: int, lengths: Sequence[int | None] | None = None) -> str:
     window = (lengths or spec.windows)[position]
     assert window is not None, "a row without a window has no deadline"
-    return f"{_time(spec.streams[position])} + {durations.format(window)}"
-
-
-def _time(stream: StreamSpec) -> str:
-    assert stream.time is not None, f"the stream {stream.name} has no time"
-    return f"{stream.name}.{stream.time}"
+    return f"{time_of(spec.streams[position])} + {durations.format(window)}"

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from watersmeet.errors import PredicateError
 from watersmeet.plan.backend import Backend
-from watersmeet.plan.join import check_where, join_type
+from watersmeet.plan.join import Condition, all_of, conditions_of, join_type, texts_of
 from watersmeet.plan.keys import Keys
 from watersmeet.plan.predicates import bound
 from watersmeet.plan.streams import check_streams, with_time
 from watersmeet.plan.where.keys import FoundKeys, find_keys
 from watersmeet.plan.where.windows import FoundWindows, find_windows
-from watersmeet.rows.predicate import Predicate
+from watersmeet.rows.predicate import AllOf, Predicate
 from watersmeet.rows.terms import Term, conjunction
 from watersmeet.spec.predicate import PredicateFunction
 from watersmeet.spec.stream import StreamSpec
@@ -21,24 +21,26 @@ from watersmeet.spec.stream import StreamSpec
 
 @dataclass(frozen=True)
 class Matching:
-    """``on`` and ``within`` as a call gives them, and what is evaluated: ``terms`` of SQL, or a
-    ``function``. ``where`` is that condition as a call gives it.
+    """``on`` and ``within`` as a call gives them, and what is evaluated: ``terms`` of SQL, and
+    ``functions``. ``where`` are these conditions as a call gives them.
 
     ``reading`` says what was made of each part of the condition. ``unlimited`` are the differences
     of times that it does not limit, if it limits others."""
 
     on: Keys | Mapping[str, Keys] | None
     within: object
-    where: str | PredicateFunction | None = None
+    where: tuple[Condition, ...] | None = None
     terms: tuple[Term, ...] = ()
-    function: Predicate | None = None
+    functions: tuple[Predicate, ...] = ()
     reading: tuple[str, ...] = ()
     unlimited: tuple[str, ...] = ()
 
     @property
     def predicate(self) -> Predicate | None:
         """What is evaluated, as one predicate."""
-        return self.function or conjunction(self.terms)
+        of_terms = conjunction(self.terms)
+        predicates = (*((of_terms,) if of_terms else ()), *self.functions)
+        return AllOf(predicates) if len(predicates) > 1 else next(iter(predicates), None)
 
 
 def read_where(
@@ -52,17 +54,27 @@ def read_where(
 ) -> Matching:
     """What a call asks to match. What it says by ``on`` or ``within`` is not looked for in
     ``where``."""
-    check_where(where)
-    if where is None:
+    conditions = conditions_of(where)
+    if not conditions:
         return Matching(on, within)
     # The condition names the streams: they are checked first.
     check_streams(streams)
     streams = [with_time(stream) for stream in streams]
-    _check_one_match(len(streams), join_type(how), where)
-    if isinstance(where, PredicateFunction):
-        return Matching(on, within, where, function=bound(where, streams))
-    assert isinstance(where, str), "a condition is SQL or a function"
-    terms = backend.translate(where)
+    _check_one_match(len(streams), join_type(how), conditions)
+    return read_conditions(streams, backend, on=on, within=within, conditions=conditions)
+
+
+def read_conditions(
+    streams: Sequence[StreamSpec],
+    backend: Backend,
+    *,
+    on: Keys | Mapping[str, Keys] | None,
+    within: object,
+    conditions: Sequence[Condition],
+) -> Matching:
+    """The same, of streams that were checked."""
+    functions = [each for each in conditions if isinstance(each, PredicateFunction)]
+    terms = [t for each in conditions if isinstance(each, str) for t in backend.translate(each)]
     keys = find_keys(streams, terms if on is None else ())
     windows = find_windows(streams, terms if within is None else ())
     replaced = keys.replaced | windows.replaced
@@ -70,16 +82,17 @@ def read_where(
     return Matching(
         on=keys.on if on is None else on,
         within=windows.within if within is None else within,
-        where=_text(left) if replaced else where,
+        where=(_evaluated(left, functions) if replaced else tuple(conditions)) or None,
         terms=left,
+        functions=tuple(bound(function, streams) for function in functions),
         reading=_reading(terms, keys, windows),
         unlimited=windows.unlimited,
     )
 
 
-def _check_one_match(count: int, how: str, where: object) -> None:
+def _check_one_match(count: int, how: str, conditions: Sequence[Condition]) -> None:
     if count > 2 and how == "left":
-        shown = where.text if isinstance(where, PredicateFunction) else where
+        shown = all_of(texts_of(conditions))
         raise PredicateError(
             f"where={shown!r} with how='left' of {count} streams: it would not be clear which "
             "match it is a condition of. Filter the streams before the join, or the result after "
@@ -87,9 +100,12 @@ def _check_one_match(count: int, how: str, where: object) -> None:
         )
 
 
-def _text(terms: Sequence[Term]) -> str | None:
+def _evaluated(
+    terms: Sequence[Term], functions: Sequence[PredicateFunction]
+) -> tuple[Condition, ...]:
+    """What is left of the conditions."""
     rest = conjunction(terms)
-    return None if rest is None else rest.text
+    return (*(() if rest is None else (rest.text,)), *functions)
 
 
 def _reading(terms: Sequence[Term], keys: FoundKeys, windows: FoundWindows) -> tuple[str, ...]:

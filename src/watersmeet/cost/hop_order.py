@@ -1,0 +1,125 @@
+"""In which order a join without a key meets its streams: how many partial results that makes.
+
+Each stream is a hop. New rows of a stream, the *driver*, probe the hops of all other streams, in
+one order for all drivers. In the symbols of the ring paper (section 4.3), a second brings
+
+    λ_i · Π λ_k W_k · Π S
+
+partial results of driver i with one row of each stream k that it has met: the product of its rate,
+of the rows that are stored of those streams, and of the selectivities of the conditions that
+compare only these streams. A stream that no condition connects with those met before is a *cross
+product*: it multiplies and rejects nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+#: What is taken of a condition of which nothing is known yet.
+UNKNOWN_SELECTIVITY = 0.1
+
+
+@dataclass(frozen=True)
+class Link:
+    """A condition: the streams that it compares, and the share of their combinations that satisfy
+    it."""
+
+    streams: frozenset[int]
+    selectivity: float
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """New rows of ``driver`` meet ``stream``, although no condition connects it with the streams
+    that they have met before: so many ``pairs`` a second."""
+
+    driver: int
+    stream: int
+    pairs: float
+
+
+@dataclass(frozen=True)
+class Streams:
+    """What is known of the streams of a join: for each, the new rows a second, and the rows that
+    are stored; and the conditions between them.
+
+    >>> near = [Link(frozenset({0, 1}), 0.01), Link(frozenset({1, 2}), 0.01)]
+    >>> chain = Streams((10.0, 10.0, 10.0), (100.0, 100.0, 100.0), tuple(near))
+    >>> chain.best_order()
+    (1, 0, 2)
+    >>> chain.partial_results((1, 0, 2)), chain.partial_results((0, 1, 2))
+    ((20.0, 10.0), (1010.0, 10.0))
+    """
+
+    rates: tuple[float, ...]
+    stored: tuple[float, ...]
+    links: tuple[Link, ...]
+
+    def partial_results(self, order: Sequence[int]) -> tuple[float, ...]:
+        """What each hop but the last adds to the partial results, a second."""
+        return tuple(
+            self._added(frozenset(order[:place]), stream) for place, stream in enumerate(order[:-1])
+        )
+
+    def crossings(self, order: Sequence[int]) -> Iterator[Crossing]:
+        """The cross products that an order makes."""
+        for place, stream in enumerate(order):
+            for driver, met in self._drivers(frozenset(order[:place]), stream):
+                if not self._connected(met, stream):
+                    pairs = self._combinations(driver, met) * self.stored[stream]
+                    yield Crossing(driver, stream, pairs)
+
+    def best_order(self, *, crossing: bool = False) -> tuple[int, ...]:
+        """The order that makes fewest partial results, of those with fewest cross products; or,
+        if ``crossing`` is no matter, of all."""
+        everything = frozenset(range(len(self.rates)))
+        best: dict[frozenset[int], tuple[tuple[float, float], tuple[int, ...]]] = {
+            frozenset(): ((0.0, 0.0), ())
+        }
+        # What a hop adds depends on the streams before it, not on their order.
+        for size in range(len(everything)):
+            for met in [known for known in best if len(known) == size]:
+                (crosses, made), order = best[met]
+                for stream in sorted(everything - met):
+                    count = 0 if crossing else self._crosses(met, stream)
+                    cost = crosses + count, made + self._added(met, stream)
+                    following = met | {stream}
+                    if following not in best or cost < best[following][0]:
+                        best[following] = cost, (*order, stream)
+        return best[everything][1]
+
+    def _drivers(self, before: frozenset[int], stream: int) -> Iterator[tuple[int, frozenset[int]]]:
+        """Who probes the hop of a stream, and the streams that have met then."""
+        for driver in range(len(self.rates)):
+            if driver != stream:
+                yield driver, before | {driver}
+
+    def _added(self, before: frozenset[int], stream: int) -> float:
+        """The partial results that a hop makes; complete ones are results."""
+        return sum(
+            self._combinations(driver, met | {stream})
+            for driver, met in self._drivers(before, stream)
+            if len(met) + 1 < len(self.rates)
+        )
+
+    def _crosses(self, before: frozenset[int], stream: int) -> int:
+        return sum(not self._connected(met, stream) for _, met in self._drivers(before, stream))
+
+    def _connected(self, met: Collection[int], stream: int) -> bool:
+        """Does a condition compare a stream with some that have met, and only with these?"""
+        together = frozenset((*met, stream))
+        return any(
+            stream in link.streams and link.streams <= together and len(link.streams) > 1
+            for link in self.links
+        )
+
+    def _combinations(self, driver: int, met: frozenset[int]) -> float:
+        """New combinations a second of the driver's rows with one of each other stream."""
+        made = self.rates[driver]
+        for stream in met - {driver}:
+            made *= self.stored[stream]
+        for link in self.links:
+            if link.streams <= met:
+                made *= link.selectivity
+        return made

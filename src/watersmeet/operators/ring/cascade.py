@@ -1,0 +1,125 @@
+"""Several predicates, one after the other: those first that reject most for their cost.
+
+**Rule.** A predicate that costs c for a pair and holds for the share s of them has the rank
+(s - 1) / c. Applied in ascending order of their ranks, predicates cost least in all; the result is
+the same in any order. Costs and shares are measured as pairs are compared, and older measurements
+fade. A predicate that has not been measured yet is tried on a few pairs first.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.operators.ring.counters import RingCounters
+from watersmeet.operators.ring.layout import RingLayout
+from watersmeet.rows.columns import Positions
+from watersmeet.rows.output import Side
+
+#: Where a predicate is not measured yet, this many pairs are compared first.
+_FEW = 256
+#: What a step measures weighs less by this factor in each step after it.
+_FADE = 0.9
+#: Comparisons that take longer than this, in seconds, are worth a note in the metrics.
+LONG = 30.0
+
+
+@dataclass
+class Measured:
+    """How many pairs a predicate has compared, for how many it held, and the seconds that it
+    took; what is older counts less."""
+
+    pairs: float = 0.0
+    passed: float = 0.0
+    seconds: float = 0.0
+
+    @property
+    def selectivity(self) -> float | None:
+        """The share of pairs for which it held; None before there were any."""
+        return self.passed / self.pairs if self.pairs else None
+
+    @property
+    def rank(self) -> float:
+        """The lower, the sooner it is to be applied.
+
+        >>> cheap, selective = Measured(100, 50, 0.001), Measured(100, 1, 0.01)
+        >>> cheap.rank < selective.rank
+        True
+        """
+        if not self.pairs:
+            return -np.inf
+        return (self.passed - self.pairs) / max(self.seconds, 1e-9)
+
+    def fade(self) -> None:
+        self.pairs *= _FADE
+        self.passed *= _FADE
+        self.seconds *= _FADE
+
+
+class Cascade:
+    """Applies the predicates of a join; lives for a step."""
+
+    def __init__(
+        self, layout: RingLayout, measured: Sequence[Measured], counters: RingCounters
+    ) -> None:
+        self._layout = layout
+        self._measured = measured
+        self._counters = counters
+        self._seconds = [0.0] * len(measured)
+        for known in measured:
+            known.fade()
+
+    def satisfying(self, due: Sequence[int], sides: Mapping[int, Side]) -> Positions:
+        """Which of the combinations satisfy the predicates of these numbers, by position."""
+        count = len(next(iter(sides.values()))[1])
+        unknown = len(due) > 1 and any(not self._measured[number].pairs for number in due)
+        if not unknown or count <= _FEW:
+            return self._filtered(due, sides)
+        few, rest = slice(_FEW), slice(_FEW, None)
+        found = [self._filtered(due, _cut(sides, part)) for part in (few, rest)]
+        return np.concatenate([found[0], found[1] + _FEW])
+
+    def finish(self) -> None:
+        """Count the time that predicates took; if it was long, note which of them took it."""
+        counters, total = self._counters, sum(self._seconds)
+        counters.predicate_ms += round(total * 1000)
+        if total < LONG:
+            return
+        slowest = max(range(len(self._seconds)), key=self._seconds.__getitem__)
+        counters.notes.append(
+            f"{counters.pairs:,} pairs were compared in {total:,.0f} s, in {counters.blocks:,} "
+            f"blocks; {self._layout.conditions.predicates[slowest].text} took "
+            f"{self._seconds[slowest] / total:.0%} of the time"
+        )
+
+    def _filtered(self, due: Sequence[int], sides: Mapping[int, Side]) -> Positions:
+        left: Positions | None = None
+        for number in sorted(due, key=lambda number: self._measured[number].rank):
+            predicate, measured = self._layout.conditions.predicates[number], self._measured[number]
+            began = time.perf_counter()
+            columns = [self._column(sides[of], of, name) for of, name in predicate.columns]
+            holds = np.flatnonzero(predicate.mask(columns))
+            took = time.perf_counter() - began
+            measured.pairs += len(next(iter(sides.values()))[1])
+            measured.passed += len(holds)
+            measured.seconds += took
+            self._seconds[number] += took
+            left = holds if left is None else left[holds]
+            if not len(left):
+                break
+            sides = _cut(sides, holds)
+        assert left is not None, "there is a predicate to apply"
+        return left
+
+    def _column(self, side: Side, stream: int, name: str) -> pa.Array:
+        rows, positions = side
+        return rows.column(self._layout.streams[stream].rows.stored[name]).take(pa.array(positions))
+
+
+def _cut(sides: Mapping[int, Side], part: Positions | slice) -> dict[int, Side]:
+    """Some of the combinations."""
+    return {stream: (rows, positions[part]) for stream, (rows, positions) in sides.items()}

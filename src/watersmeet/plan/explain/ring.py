@@ -1,0 +1,168 @@
+"""What a planned ring join does: what matches, where its rows are stored, and who meets whom."""
+
+from __future__ import annotations
+
+from watersmeet import durations, sizes
+from watersmeet.cost.hop_order import UNKNOWN_SELECTIVITY
+from watersmeet.plan.explain.shared import (
+    described,
+    event_time,
+    expected_rows,
+    time_of,
+    watermark,
+    window_terms,
+)
+from watersmeet.plan.explain.tree import Node
+from watersmeet.plan.explain.where import reading
+from watersmeet.plan.policy import UNKNOWN_RATE
+from watersmeet.plan.ring import RingPlan
+from watersmeet.spec.policy import RingPolicy
+from watersmeet.spec.ring import RingSpec
+
+
+def branches(plan: RingPlan) -> list[Node]:
+    """What matches, what is stored, what removes it, what is emitted when."""
+    spec, policy = plan.spec, plan.policy
+    return [
+        _condition(plan),
+        *reading(plan),
+        *(_stream(spec, position) for position in range(len(spec.streams))),
+        *watermark(spec),
+        *_unmatched(spec),
+        _slices(spec, policy),
+        _hops(spec, policy),
+        *_budget(spec, policy),
+        event_time(spec),
+    ]
+
+
+def _condition(plan: RingPlan) -> Node:
+    spec, overlaps = plan.spec, plan.conditions.overlaps
+    predicates = list(dict.fromkeys(each.text for each in plan.conditions.predicates))
+    terms = [*(f"({text})" for text in spec.conditions), *window_terms(spec)]
+    nodes = [Node(term if i == 0 else f"AND {term}") for i, term in enumerate(terms)]
+    if overlaps:
+        by = [Node(overlap.text) for overlap in overlaps]
+        nodes.append(Node("stored rows are searched, in each slice, by time and by", by))
+    if predicates:
+        pairs = "what is found" if overlaps else "all pairs that are close in time"
+        first = ", those first that reject most for their time" if len(predicates) > 1 else ""
+        compared = [Node(text) for text in predicates]
+        nodes.append(Node(f"{pairs}: compared by predicates{first}", compared))
+    return Node("condition (no key)", nodes)
+
+
+def _stream(spec: RingSpec, position: int) -> Node:
+    stream, window = spec.streams[position], spec.windows[position]
+    others = " or ".join(other.name for other in spec.streams if other is not stream)
+    at_most = "at most " if spec.how in ("semi", "anti") and position == 0 else ""
+    first = ", or at its first match" if at_most else ""
+    if window is None:
+        waits, purge = f"none; a row waits for any row of {others}", f"nothing{first}"
+        expected = "grows without bound"
+    else:
+        length = durations.format(window)
+        waits = f"a row of {stream.name} waits {length} for a later row of {others}"
+        purge = f"a row leaves when the watermark reaches {time_of(stream)} + {length}{first}"
+        expected = at_most + expected_rows(spec, stream, window)
+    nodes = [Node(f"window: {waits}")]
+    if spec.streaming:
+        nodes += [Node(f"purge: {purge}"), Node(f"expected state: {expected}")]
+    else:
+        nodes.append(Node("state: none is kept after the run"))
+    return Node(f"stream {stream.name}: {described(spec, stream)}", nodes)
+
+
+def _unmatched(spec: RingSpec) -> list[Node]:
+    for stream, window, preserved in zip(spec.streams, spec.windows, spec.preserved, strict=True):
+        if preserved:
+            when = "at the end of the run"
+            if spec.streaming and window is not None:
+                length = durations.format(window)
+                when = f"when the watermark reaches {time_of(stream)} + {length}"
+            return [Node(f"unmatched rows of {stream.name}: emitted {when}")]
+    return []
+
+
+def _slices(spec: RingSpec, policy: RingPolicy) -> Node:
+    """Where rows are stored."""
+    nodes = [
+        Node("a row is stored in one slice, by a hash of its content; it probes all slices"),
+    ]
+    if policy.reach > policy.slices:
+        nodes.append(
+            Node(f"rows are still sent to {policy.reach}, until what an earlier run stored expires")
+        )
+    return Node(f"slices: {policy.slices} of {policy.shards} shards", nodes)
+
+
+def _hops(spec: RingSpec, policy: RingPolicy) -> Node:
+    """Who is stored where, and who probes it."""
+    names = [stream.name for stream in spec.streams]
+    if len(names) == 2 and spec.marked is None:
+        both = " and ".join(names)
+        return Node("hops: 1", [Node(f"hop 1 stores {both}: new rows of each probe the other's")])
+    nodes = []
+    for place, stream in enumerate(policy.order):
+        met = [names[other] for other in policy.order[:place]]
+        probing = []
+        for name in names:
+            if name != names[stream]:
+                others = " and ".join(other for other in met if other != name)
+                probing.append(f"{name} with {others}" if others else name)
+        what = f"hop {place + 1} stores {names[stream]}: probed by new rows of {', '.join(probing)}"
+        made = (
+            policy.partial[place] if spec.marked is None and place < len(policy.partial) else None
+        )
+        nodes.append(Node(what if made is None else f"{what}; makes {_number(made)} a second"))
+    for driver, stream, pairs in policy.cross_products:
+        nodes.append(
+            Node(
+                f"WARNING: cross product: new rows of {names[driver]} meet {names[stream]}, and no "
+                f"condition connects them: {_number(pairs)} pairs a second"
+            )
+        )
+    return Node(f"hops: {len(policy.order)}, {_basis(spec)}", nodes)
+
+
+def _basis(spec: RingSpec) -> str:
+    """What the order of the hops, and the numbers, come from."""
+    if spec.marked is not None:
+        marked = spec.streams[spec.marked].name
+        return f"in the last one it is known which rows of {marked} have matched"
+    chosen = "in the order that should make fewest partial results"
+    if spec.tuning.order is not None:
+        chosen = "in the order that was asked for"
+    unknown = [stream.name for stream in spec.streams if stream.rows_per_second is None]
+    rates = f"{UNKNOWN_RATE:,g} rows/s of {', '.join(unknown)} and " if unknown else ""
+    return f"{chosen} (assumed: {rates}a condition that holds for {UNKNOWN_SELECTIVITY:.0%})"
+
+
+def _budget(spec: RingSpec, policy: RingPolicy) -> list[Node]:
+    budget = spec.budget
+    if budget is None:
+        return []
+    nodes = []
+    if budget.memory is not None:
+        what = {
+            "spill": "what does not fit is read from disk when it is probed; nothing is lost",
+            "fail": "the query stops before it takes more",
+        }[budget.overflow]
+        each = sizes.format(policy.memory or 0)
+        nodes.append(
+            Node(f"memory: {sizes.format(int(budget.memory))}, {each} for each shard: {what}")
+        )
+    if budget.fanout is not None:
+        fate = "the query stops" if budget.overflow == "fail" else "the rest is left out"
+        nodes.append(
+            Node(
+                f"fan-out: at most {budget.fanout:,} matches of one row in one slice; beyond that, "
+                f"{fate}"
+            )
+        )
+    return [Node("budget", nodes)]
+
+
+def _number(value: float) -> str:
+    """A number that is an estimate: two digits of it count."""
+    return f"{float(f'{value:.2g}'):,.0f}" if value >= 1 else f"{value:.2g}"

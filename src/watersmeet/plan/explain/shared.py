@@ -1,0 +1,111 @@
+"""What is said of joins of every family: streams and their times, windows, the watermark."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+from watersmeet import durations
+from watersmeet.plan.explain.tree import Node
+from watersmeet.spec.join import GREATEST, JoinSpec
+from watersmeet.spec.output import EVENT_TIME
+from watersmeet.spec.stream import StreamSpec
+
+_SECOND = 1_000_000
+#: The rows a second for which numbers are given where none was declared.
+SAMPLE_RATE = 1_000.0
+
+
+def described(spec: JoinSpec, stream: StreamSpec) -> str:
+    count = len(stream.columns)
+    text = f"{count} column{'' if count == 1 else 's'}"
+    if stream.time is None:
+        return f"{text}, no time"
+    text += f", time {stream.time}"
+    if not spec.streaming or stream.delay is None:
+        return text
+    delay = durations.format(stream.delay)
+    return f"{text}, " + (
+        f"its own watermark (delay {delay})" if stream.watermarked else f"delay {delay}"
+    )
+
+
+def watermark(spec: JoinSpec) -> list[Node]:
+    timed = [stream for stream in spec.streams if stream.time is not None]
+    if not spec.streaming:
+        return []
+    if not timed:
+        return [Node("watermark: none, as no stream has a time")]
+    terms = ", ".join(
+        f"greatest {time_of(stream)} - {durations.format(stream.delay or 0)}" for stream in timed
+    )
+    value = f"the least of ({terms})" if len(timed) > 1 else terms
+    return [
+        Node(
+            f"watermark: {value}",
+            [Node("a row at or behind it when it arrives is late: it is dropped and counted")],
+        )
+    ]
+
+
+def event_time(spec: JoinSpec) -> Node:
+    if spec.carries_event_time:
+        use = (
+            "works with windowed aggregation in the same query"
+            if spec.streaming
+            else "a plain column in a batch"
+        )
+        whose = "the greatest of the times"
+        if spec.event_time not in (None, GREATEST):
+            whose = f"the time of {spec.event_time}"
+        held = [
+            Node(
+                f"Spark's watermark is held back by {durations.format(spec.hold)}: what follows "
+                "waits that much longer; the join does not"
+            )
+        ]
+        carried = f"event time: carried on as `{EVENT_TIME}`, {whose}; {use}"
+        return Node(carried, held if spec.hold and spec.streaming else [])
+    if spec.how == "inner":
+        untimed = ", ".join(stream.name for stream in spec.streams if stream.time is None)
+        return Node(f"event time: not carried on, as there is no time in: {untimed}")
+    if not spec.streaming:
+        return Node(f"event time: no `{EVENT_TIME}`; event_time='{spec.streams[0].name}' adds it")
+    why = (
+        "a row may find its first match long after its own time"
+        if spec.how == "semi"
+        else "an unmatched row is emitted only when the watermark has passed its time"
+    )
+    return Node(
+        f"event time: not carried on: {why}; event_time='{spec.streams[0].name}' carries it on, "
+        "and holds Spark's watermark back"
+    )
+
+
+def time_of(stream: StreamSpec) -> str:
+    assert stream.time is not None, f"the stream {stream.name} has no time"
+    return f"{stream.name}.{stream.time}"
+
+
+def expected_rows(spec: JoinSpec, stream: StreamSpec, window: int) -> str:
+    """How many rows of a stream are stored, if the streams advance together and a row is kept for
+    its window."""
+    rate = SAMPLE_RATE if stream.rows_per_second is None else stream.rows_per_second
+    rows = round(rate * (window + spec.delay) / _SECOND)
+    kept = f"({durations.format(window)} + {durations.format(spec.delay)})"
+    if stream.rows_per_second is None:
+        return f"{rows:,} rows for every {rate:,g} rows/s (rows/s x {kept})"
+    return f"{rows:,} rows ({rate:,g} rows/s x {kept})"
+
+
+def window_terms(spec: JoinSpec) -> list[str]:
+    """What the windows say about each two streams.
+
+    T - time(i) <= W(i) with T the greatest time is, pair by pair, time(j) - time(i) <= W(i). In a
+    left join, each stream is matched with the first one alone."""
+    terms = []
+    for early, late in permutations(range(len(spec.streams)), 2):
+        window = spec.windows[early]
+        if window is not None and (spec.how != "left" or 0 in (early, late)):
+            times = f"{time_of(spec.streams[late])} - {time_of(spec.streams[early])}"
+            terms.append(f"{times} <= {durations.format(window)}")
+    return terms

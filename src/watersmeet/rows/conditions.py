@@ -1,0 +1,55 @@
+"""What must hold for rows of a join without a key to match.
+
+A condition is either an *overlap*, by which stored rows are searched, or a *predicate*, which is
+evaluated for the pairs that the search has found. Together they say what the call says: a term of
+SQL that an overlap expresses exactly is not evaluated again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from watersmeet.rows.overlaps import Overlap
+from watersmeet.rows.predicate import Predicate, streams_of
+from watersmeet.rows.terms import Term, searched
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """All of these hold. They are known by their numbers: ``predicates`` first, then
+    ``overlaps``."""
+
+    predicates: tuple[Predicate, ...] = ()
+    overlaps: tuple[Overlap, ...] = ()
+
+    @classmethod
+    def of(cls, terms: Sequence[Term], functions: Sequence[Predicate]) -> Conditions:
+        """The terms of SQL and the functions that must hold."""
+        overlaps, evaluated = searched(terms)
+        return cls((*(term.predicate for term in evaluated), *functions), overlaps)
+
+    @property
+    def streams(self) -> list[frozenset[int]]:
+        """The streams that each of them compares."""
+        return [*map(streams_of, self.predicates), *(overlap.streams for overlap in self.overlaps)]
+
+    def columns(self, stream: int) -> set[str]:
+        """The columns of a stream that any of them reads."""
+        read = {name for each in self.predicates for of, name in each.columns if of == stream}
+        for overlap in self.overlaps:
+            if stream in overlap.streams:
+                read.update(overlap.span(stream).columns)
+        return read
+
+    def due(self, met: Collection[int], stream: int) -> tuple[list[int], list[int]]:
+        """The predicates to apply, and the overlaps to search by, when rows of some streams meet a
+        row of one more: those that compare only these, and were not applied before."""
+        before, together = frozenset(met), frozenset((*met, stream))
+        numbers = [
+            number
+            for number, streams in enumerate(self.streams)
+            if streams <= together and not (len(before) > 1 and streams <= before)
+        ]
+        count = len(self.predicates)
+        return [n for n in numbers if n < count], [n - count for n in numbers if n >= count]

@@ -1,0 +1,60 @@
+"""The ring join on Spark: from a plan and the streams' DataFrames to the DataFrame of results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame
+
+from watersmeet.operators.ring.chain import hops_of
+from watersmeet.operators.ring.layout import lay_out
+from watersmeet.operators.ring.step import RingHop
+from watersmeet.rows.conditions import Conditions
+from watersmeet.spark.arrow import arrow_schema
+from watersmeet.spark.encode import encoded
+from watersmeet.spark.query import Hop, Source, run
+from watersmeet.spark.result import delay_to_set, result_schema, with_event_time
+from watersmeet.spec.policy import RingPolicy
+from watersmeet.spec.ring import RingSpec
+
+
+def build(
+    spec: RingSpec,
+    policy: RingPolicy,
+    conditions: Conditions,
+    frames: Sequence[DataFrame],
+) -> DataFrame:
+    """The join as a DataFrame, streaming or batch as its inputs are."""
+    schema = result_schema(spec, frames)
+    layout = lay_out(
+        spec,
+        policy,
+        conditions,
+        schemas=[
+            arrow_schema(df.schema, s.name) for df, s in zip(frames, spec.streams, strict=True)
+        ],
+        output=arrow_schema(schema, "result"),
+    )
+    first, *later = hops_of(layout)
+    sources = [
+        Source(encoded(df, given.rows), route, delay_to_set(spec, stream))
+        for df, stream, given, route in zip(
+            frames, spec.streams, layout.streams, first.routes, strict=True
+        )
+    ]
+    onward = [*(hop.routes for hop in later), ()]
+    hops = [
+        Hop(RingHop(layout, hop), routes)
+        for hop, routes in zip((first, *later), onward, strict=True)
+    ]
+    results = run(
+        sources,
+        hops,
+        schema,
+        name=spec.name,
+        shards=policy.shards,
+        streaming=spec.streaming,
+        timers=spec.timers,
+        hold=spec.hold,
+    )
+    return with_event_time(spec, results)

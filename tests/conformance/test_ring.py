@@ -1,0 +1,91 @@
+"""Joins without a key give what the oracle gives, whatever the predicates, the order of the hops,
+the slices, the batches and the mishaps; and nothing is stored twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+
+from tests.conformance.rings import RingRun, ring_runs, run_ring
+from tests.conformance.strategies import examples, limited, until_shown
+from tests.oracle import assert_same_rows
+from watersmeet.spec.ring import RING_JOIN_TYPES
+
+JOINS = [*((how, "ab") for how in RING_JOIN_TYPES), ("inner", "abc"), ("inner", "abcde")]
+
+
+def own_watermarks(run: RingRun) -> bool:
+    return any(stream.watermarked for stream in run.join.streams.values())
+
+
+@pytest.mark.parametrize(("how", "streams"), JOINS)
+def test_any_run_gives_what_the_oracle_gives(how: str, streams: str) -> None:
+    shown: Counter[str] = Counter()
+
+    @examples(40)
+    @given(run=ring_runs(how, streams))
+    def check(run: RingRun) -> None:
+        with limited(**run.limits):
+            outcome = run_ring(run)
+        assert_same_rows(outcome.result, run.join.expected(run.batches))
+        assert outcome.late == run.join.arrivals(run.batches).late_in_batch
+        shown["results"] += outcome.result.num_rows
+        shown["searched"] += any(condition.terms for condition in run.join.conditions)
+        late = sum(sum(batch.values()) for batch in outcome.late)
+        shown["late by its own watermark"] += late if own_watermarks(run) else 0
+
+    claims = "searched", "late by its own watermark"
+    until_shown(
+        check,
+        lambda: shown["results"] > 20 and all(shown[claim] for claim in claims),
+        f"results, {', '.join(claims)}",
+    )
+
+
+@pytest.mark.parametrize("how", ["inner", "left", "semi", "anti"])
+def test_every_batch_gives_exactly_what_it_proves(how: str) -> None:
+    @examples(15)
+    @given(run=ring_runs(how, "ab"))
+    def check(run: RingRun) -> None:
+        with limited(**run.limits):
+            outcome = run_ring(run)
+        for number in range(len(run.batches)):
+            so_far = run.batches[: number + 1]
+            actual = pa.concat_tables(outcome.results[: number + 1])
+            if how == "anti":
+                expected = run.join.proven_unmatched_in(so_far, "a")
+            elif how == "left":
+                matched, alone = (
+                    run.join.matched_after(so_far),
+                    run.join.proven_unmatched_in(so_far, "a"),
+                )
+                assert actual.num_rows == matched.num_rows + alone.num_rows, f"after {number}"
+                continue
+            else:
+                expected = run.join.matched_after(so_far)
+            assert_same_rows(actual, expected, note=f"after batch {number}")
+
+    check()
+
+
+def test_no_row_is_stored_twice() -> None:
+    stored = 0
+
+    @examples(30)
+    @given(run=ring_runs("inner", "abc"))
+    def check(run: RingRun) -> None:
+        nonlocal stored
+        with limited(**run.limits):
+            outcome = run_ring(run)
+        for number, rows in enumerate(outcome.stored):
+            accepted = run.join.arrivals(run.batches[: number + 1]).accepted
+            assert all(
+                count <= accepted[name].num_rows
+                for name, count in zip(run.join.streams, rows, strict=True)
+            )
+            stored += sum(rows)
+
+    until_shown(check, lambda: stored > 100, "stored rows")

@@ -1,0 +1,266 @@
+"""What a ring join stores, where, and for how long; and what it counts."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import watersmeet as wm
+from tests.conformance.join import at
+from tests.conformance.strategies import INSTANT
+from tests.conformance.ways import in_chunks
+from watersmeet.errors import OverBudgetError, PredicateFunctionError, StateError
+from watersmeet.operators.ring import cascade, step
+from watersmeet.testing import LocalJoin, LocalStream
+
+SCHEMA = pa.schema([("n", pa.int64()), ("t", INSTANT)])
+
+
+def near(a: pa.Table, b: pa.Table) -> pa.ChunkedArray:
+    return pc.less_equal(pc.abs(pc.subtract(a["n"], b["n"])), 1)
+
+
+def joined(
+    folder: Path,
+    names: str = "ab",
+    *,
+    within: float = 100,
+    where: Any = None,
+    schema: pa.Schema = SCHEMA,
+    **options: Any,
+) -> LocalJoin:
+    given = LocalStream(schema, time="t", delay=timedelta(0))
+    pairs = [wm.predicate(near, *two) for two in itertools.pairwise(names)]
+    return LocalJoin(
+        dict.fromkeys(names, given),
+        where=where or pairs,
+        within=timedelta(seconds=within),
+        folder=str(folder),
+        **options,
+    )
+
+
+def rows(*given: tuple[int, float]) -> pa.Table:
+    return pa.table({"n": [n for n, _ in given], "t": [at(second) for _, second in given]}, SCHEMA)
+
+
+def slices(join: LocalJoin) -> list[list[int]]:
+    """The rows in each shard, for each hop."""
+    return [
+        [
+            sum(window.rows for window in run.state(number).windows)
+            for number in range(len(run.stores))
+        ]
+        for run in join.runs
+    ]
+
+
+@pytest.mark.parametrize(
+    ("names", "how"), [("ab", "inner"), ("ab", "left"), ("abc", "inner"), ("abcde", "inner")]
+)
+def test_every_row_in_the_windows_is_stored_once(tmp_path: Path, names: str, how: str) -> None:
+    join = joined(tmp_path, names, how=how, shards=4)
+    for second in range(5):
+        # Given rows that match nothing,
+        far = {name: 1000 * place for place, name in enumerate(names)}
+        join.batch(**{n: rows(*((far[n], second + i / 50) for i in range(50))) for n in names})
+        # then the stored rows over all slices and hops are those that came.
+        assert join.state_rows() == [50 * (second + 1)] * len(names)
+        assert sum(map(sum, slices(join))) == 50 * (second + 1) * len(names)
+
+
+@pytest.mark.parametrize("how", ["inner", "left"])
+def test_slices_are_even_under_a_burst(tmp_path: Path, how: str) -> None:
+    # Given quiet seconds, and one in which most rows come at the same instant,
+    dice = np.random.default_rng(5)
+    where = wm.predicate(lambda a, b: pa.array(np.zeros(len(a), bool)), "a", "b")
+    join = joined(tmp_path, where=where, how=how, shards=8)
+    for second in range(10):
+        count = 4000 if second == 5 else 50
+        for name in "ab":
+            numbers = dice.integers(0, 10**9, count).tolist()
+            join.batch(**{name: rows(*((number, second) for number in numbers))})
+    # then the fullest slice has at most 1.2 times the mean.
+    for of_hop in slices(join):
+        assert max(of_hop) <= 1.2 * sum(of_hop) / 8
+
+
+def test_rows_leave_when_the_watermark_proves_them_useless(tmp_path: Path) -> None:
+    # Given rows at 0 that wait for 10 seconds,
+    join = joined(tmp_path, "abc", within=10, shards=2)
+    join.batch(**{name: rows((1000 * place, 0)) for place, name in enumerate("abc")})
+    # when the watermark is a millisecond short of 10, they stay; when it is 10, they go.
+    for second, expired in ((9.999, 0), (10, 0), (10, 3)):
+        join.batch(**{name: rows((1000 * place, second)) for place, name in enumerate("abc")})
+        assert sum(stream.expired for stream in join.counters.streams) == expired
+
+
+def test_a_failing_predicate_stops_the_step_and_a_mended_one_goes_on(tmp_path: Path) -> None:
+    def broken(a: pa.Table, b: pa.Table) -> pa.Array:
+        raise ZeroDivisionError("by zero")
+
+    join = joined(tmp_path, "abc", where=[wm.predicate(broken, "a", "b")], shards=2)
+    join.batch(a=rows((1, 0)))
+    with pytest.raises(PredicateFunctionError) as error:
+        join.batch(b=rows((3, 1)), c=rows((0, 0)))
+    assert "broken(a, b): it raised ZeroDivisionError" in str(error.value)
+    assert "'n': 1" in str(error.value)
+    assert "'n': 3" in str(error.value)
+    # Nothing is lost: what came before is there, and the micro-batch is run again.
+    mended = joined(tmp_path, "abc", where=[wm.predicate(near, "a", "b")], restart=join, shards=2)
+    assert mended.batch(b=rows((2, 1), (5, 1)), c=rows((0, 0))).num_rows == 1
+
+
+def test_a_predicate_gets_blocks_that_fit_the_budget(tmp_path: Path) -> None:
+    # Given rows of 1 kB, and a budget that leaves a shard 640 kB, so 40 kB for a piece,
+    seen: list[int] = []
+
+    def looking(a: pa.Table, b: pa.Table) -> pa.Array:
+        seen.append(a.nbytes + b.nbytes)
+        return pa.array([True] * len(a))
+
+    schema = pa.schema([("text", pa.string()), ("t", INSTANT)])
+    budget = wm.Budget(memory=1_280_000)
+    where = wm.predicate(looking, "a", "b")
+    join = joined(tmp_path, where=where, schema=schema, budget=budget, shards=2)
+    table = pa.table({"text": [f"{n:01000}" for n in range(200)], "t": [at(0)] * 200}, schema)
+    # when 200 rows meet 200,
+    result = join.batch(a=table, b=table)
+    # then all are compared, a few at a time.
+    assert result.num_rows == 200 * 200
+    assert join.counters.pairs == 200 * 200
+    assert join.counters.blocks == len(seen)
+    assert max(seen) <= 45_000
+
+
+def test_rows_that_wait_for_new_ones_may_wait_in_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(step, "WAITING_BYTES", 0)
+    join = in_chunks(joined(tmp_path, "abc", shards=2), random.Random(1))
+    some = rows(*((n, n / 10) for n in range(6)))
+    result = join.batch(a=some, b=some, c=some)
+    expected = sum(
+        abs(a - b) <= 1 and abs(b - c) <= 1 for a in range(6) for b in range(6) for c in range(6)
+    )
+    assert result.num_rows == expected
+
+
+class TestFanOut:
+    def test_the_largest_is_reported(self, tmp_path: Path) -> None:
+        join = joined(tmp_path)
+        join.batch(a=rows(*((1, n / 100) for n in range(30))))
+        join.batch(b=rows((1, 1), (9, 1)))
+        assert join.counters.largest == wm.Largest(30, "b", "2024-01-01T00:00:01+00:00")
+
+    def test_it_is_capped_in_each_slice(self, tmp_path: Path) -> None:
+        budget = wm.Budget(fanout=7, overflow="shed")
+        join = joined(tmp_path, budget=budget, shards=2)
+        join.batch(a=rows(*((1, n / 100) for n in range(60))))
+        result = join.batch(b=rows((1, 1)))
+        assert result.num_rows == 2 * 7
+        assert join.counters.capped == 2
+
+    def test_too_much_stops_the_query(self, tmp_path: Path) -> None:
+        join = joined(tmp_path, budget=wm.Budget(fanout=7, overflow="fail"))
+        join.batch(a=rows(*((1, n / 100) for n in range(8))))
+        with pytest.raises(OverBudgetError, match="a row of b, at 2024-01-01T00:00:01"):
+            join.batch(b=rows((1, 1)))
+
+
+def test_a_state_that_may_not_spill_stops_the_query(tmp_path: Path) -> None:
+    join = joined(tmp_path, budget=wm.Budget(memory=2_000, overflow="fail"))
+    with pytest.raises(OverBudgetError, match="85 rows of a, 0 rows of b"):
+        join.batch(a=rows(*((n, 0) for n in range(100))))
+
+
+class TestSlices:
+    def test_a_slice_that_new_rows_do_not_reach_stops_the_query(self, tmp_path: Path) -> None:
+        # Given rows in four slices,
+        join = joined(tmp_path, within=10, shards=4)
+        join.batch(a=rows(*((n, 0) for n in range(50))), b=rows((1000, 0)))
+        # when the query is started again with two, which leaves out two that hold rows,
+        with pytest.raises(StateError, match=r"slices=2, draining=\.\.\..*at least [34]"):
+            joined(tmp_path, within=10, restart=join, shards=4, tuning=wm.Tuning(slices=2)).batch(
+                b=rows((5, 1))
+            )
+        # then nothing is lost: as long as the others drain, they are reached too.
+        tuning = wm.Tuning(slices=2, draining=4)
+        again = joined(tmp_path, within=10, restart=join, shards=4, tuning=tuning)
+        assert again.batch(b=rows((5, 1)), a=rows((1000, 1))).num_rows == 3 + 1
+        again.batch(a=rows((0, 20)), b=rows((0, 20)))
+        again.batch()
+        assert slices(again)[0][2:] == [0, 0]
+        # When they are empty, they need not be reached any more.
+        last = joined(tmp_path, within=10, restart=again, shards=4, tuning=wm.Tuning(slices=2))
+        assert last.batch(a=rows((1, 21))).num_rows == 1
+
+
+def test_another_order_is_advised_once_it_is_measured(tmp_path: Path) -> None:
+    # Given a chain a - b - c, met in an order in which c meets a without a condition,
+    def same(a: pa.Table, b: pa.Table) -> pa.ChunkedArray:
+        return pc.equal(a["n"], b["n"])
+
+    where = [wm.predicate(same, *two) for two in ("ab", "bc")]
+    join = joined(tmp_path, "abc", where=where, shards=2, tuning=wm.Tuning(order=["a", "c", "b"]))
+    notes = []
+    # when many rows that match little have come,
+    for second in range(4):
+        some = rows(*((n, second) for n in range(40)))
+        join.batch(a=some, b=some, c=some)
+        notes += join.counters.notes
+    # then it is said once.
+    [note] = notes
+    assert "the order 'b', " in note
+    assert "times fewer partial results" in note
+
+
+def test_predicates_that_reject_most_for_their_time_come_first(tmp_path: Path) -> None:
+    compared: dict[str, int] = {"all": 0, "few": 0}
+
+    def counting(name: str, share: int) -> Callable[[pa.Table, pa.Table], pa.Array]:
+        def predicate(a: pa.Table, b: pa.Table) -> pa.Array:
+            compared[name] += len(a)
+            return pc.equal(pc.bit_wise_and(a["n"], share), 0)
+
+        return predicate
+
+    where = [
+        wm.predicate(counting("all", 0), "a", "b"),
+        wm.predicate(counting("few", 15), "a", "b"),
+    ]
+    join = joined(tmp_path, where=where)
+    some = rows(*((n, 0) for n in range(100)))
+    assert join.batch(a=some, b=some).num_rows == 7 * 100
+    # Both were tried on a few pairs; then the one that rejects went first.
+    assert compared["few"] == 10_000
+    assert compared["all"] <= 256 + 800
+
+
+def test_long_comparisons_are_told_in_the_metrics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cascade, "LONG", 0.0)
+    join = joined(tmp_path, shards=2)
+    some = rows(*((n, 0) for n in range(10)))
+    join.batch(a=some, b=some)
+    assert join.counters.pairs == 100
+    assert all("near(a, b) took 100% of the time" in note for note in join.counters.notes)
+    assert len(join.counters.notes) == 2
+
+
+def test_what_is_kept_is_plain_data(tmp_path: Path) -> None:
+    join = joined(tmp_path, "abc", shards=2)
+    join.batch(a=rows((1, 0)), b=rows((1, 0)), c=rows((1, 0)))
+    section = json.loads(join.stores[0].values["manifest"])["section"]
+    assert {"settled", "watermark", "measured", "rows", "advised"} <= section.keys()

@@ -1,0 +1,175 @@
+"""Calls of joins without a key: what a right one means, what is refused, and how explain reads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import watersmeet as wm
+from watersmeet.errors import (
+    BudgetError,
+    JoinTypeError,
+    PlanError,
+    PredicateError,
+    PunctuationError,
+    StrategyError,
+    UnboundedStateError,
+    WindowError,
+)
+from watersmeet.plan.explain import explain
+from watersmeet.plan.family import plan_join
+from watersmeet.plan.ring import RingPlan
+from watersmeet.spec.stream import Column, StreamSpec
+from watersmeet.testing import LocalBackend
+
+SECOND = 1_000_000
+
+
+def stream(name: str, **known: Any) -> StreamSpec:
+    columns = Column("n", "bigint"), Column("at", "timestamp")
+    return StreamSpec(name, columns, streaming=True, time="at", delay=2 * SECOND, **known)
+
+
+def similar(*tables: Any) -> Any:
+    raise AssertionError("a plan compares nothing")
+
+
+def near(*names: str) -> wm.PredicateFunction:
+    return wm.predicate(similar, *names)
+
+
+def plan(*streams: StreamSpec, names: str = "ab", shards: int = 4, **arguments: Any) -> RingPlan:
+    """A call that is right in all that the test does not say."""
+    given = {"where": near(*names[:2]), "within": "10 seconds", **arguments}
+    backend = LocalBackend(shards, "nowhere")
+    planned = plan_join(streams or [stream(name) for name in names], backend, **given)
+    assert isinstance(planned, RingPlan)
+    return planned
+
+
+def refusal(error: type[PlanError], *streams: StreamSpec, **arguments: Any) -> str:
+    with pytest.raises(PlanError) as caught:
+        plan(*streams, **arguments)
+    assert type(caught.value) is error
+    return str(caught.value)
+
+
+def test_a_plain_call_is_planned_in_full() -> None:
+    planned = plan()
+    assert planned.spec.conditions == ("similar(a, b)",)
+    assert planned.spec.windows == (10 * SECOND, 10 * SECOND)
+    assert [column.name for column in planned.spec.output] == [
+        "a_n",
+        "a_at",
+        "b_n",
+        "b_at",
+        "event_time",
+    ]
+    assert (planned.policy.slices, planned.policy.reach) == (4, 4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"names": "abcdefghij"}, PlanError, "at most 9; 10 given"),
+        ({"how": "full"}, JoinTypeError, "how='full' needs a key"),
+        ({"how": "left", "names": "abc"}, PredicateError, "with how='left' of 3 streams"),
+        ({"how": "semi", "names": "abc"}, JoinTypeError, "is for two streams"),
+        ({"within": None}, UnboundedStateError, "within: missing"),
+        ({"within": None, "how": "left", "unbounded": True}, WindowError, "how='left'"),
+        ({"violations": "drop"}, PunctuationError, "this join has none"),
+        ({"emit_punctuations": True}, PunctuationError, "this join has none"),
+        ({"budget": wm.Budget(rate=5, overflow="shed")}, BudgetError, "slow the source"),
+        ({"budget": wm.Budget(memory=5, overflow="shed")}, BudgetError, "'spill' or 'fail'"),
+        ({"tuning": "fast"}, StrategyError, "is not a wm.Tuning"),
+        ({"tuning": wm.Tuning(index="always")}, StrategyError, "is for joins with a key"),
+        ({"tuning": wm.Tuning(slices=5)}, StrategyError, "more than spark.sql.shuffle.partitions"),
+        ({"tuning": wm.Tuning(slices=0)}, StrategyError, "slices=0 must be at least 1"),
+        ({"tuning": wm.Tuning(draining=1.5)}, StrategyError, "is not a whole number"),
+        ({"tuning": wm.Tuning(order=["a", "b"])}, StrategyError, "for three and more streams"),
+        (
+            {"names": "abc", "tuning": wm.Tuning(order=["a", "b"])},
+            StrategyError,
+            "must name every stream once: a, b, c",
+        ),
+    ],
+)
+def test_a_mistake_is_named(
+    arguments: dict[str, Any], error: type[PlanError], message: str
+) -> None:
+    assert message in refusal(error, **arguments)
+
+
+def test_promises_about_keys_are_refused() -> None:
+    assert "stream 'a'" in refusal(PunctuationError, stream("a", unique=True), stream("b"))
+
+
+def test_tuning_for_joins_without_a_key_is_refused_with_one() -> None:
+    backend = LocalBackend(4, "nowhere")
+    with pytest.raises(StrategyError, match="slices=2 is for joins without a key"):
+        plan_join(
+            [stream("a"), stream("b")],
+            backend,
+            on="n",
+            within="1 second",
+            tuning=wm.Tuning(slices=2),
+        )
+
+
+class TestOrder:
+    def names(self, planned: RingPlan) -> str:
+        return "".join(planned.spec.streams[place].name for place in planned.policy.order)
+
+    def test_a_driver_meets_what_conditions_connect(self) -> None:
+        # Given a star with its centre at c, the centre comes first: so all meet it first.
+        star = [near("c", other) for other in "abd"]
+        planned = plan(names="abcd", where=star)
+        assert self.names(planned)[0] == "c"
+        assert planned.policy.cross_products == ()
+
+    def test_the_smallest_stream_comes_first_of_those(self) -> None:
+        triangle = [near("a", "b"), near("b", "c"), near("a", "c")]
+        rates = {"a": 1_000.0, "b": 10.0, "c": 100.0}
+        streams = [stream(name, rows_per_second=rate) for name, rate in rates.items()]
+        assert self.names(plan(*streams, where=triangle)) == "bca"
+
+    def test_an_unavoidable_cross_product_is_told_with_its_size(self) -> None:
+        chain = [near(*two) for two in ("ab", "bc", "cd")]
+        streams = [stream(name, rows_per_second=10.0) for name in "abcd"]
+        planned = plan(*streams, where=chain)
+        [(driver, met, pairs)] = planned.policy.cross_products
+        assert {driver, met} <= {0, 1, 2, 3}
+        # 10 rows a second meet those of 10 seconds and the delay of 2.
+        assert pairs == 10 * 10 * 12
+        assert "WARNING: cross product" in explain(planned)
+        assert "1,200 pairs a second" in explain(planned)
+
+    def test_it_can_be_asked_for(self) -> None:
+        planned = plan(names="abc", tuning=wm.Tuning(order=["c", "a", "b"]))
+        assert self.names(planned) == "cab"
+        assert "in the order that was asked for" in explain(planned)
+
+
+def test_explain_shows_slices_hops_and_state() -> None:
+    text = explain(plan(how="left", tuning=wm.Tuning(slices=2, draining=3)))
+    assert "(similar(a, b))" in text
+    assert "slices: 2 of 4 shards" in text
+    assert "still sent to 3" in text
+    assert "hop 1 stores b: probed by new rows of a" in text
+    assert "hop 2 stores a: probed by new rows of b" in text
+    assert "unmatched rows of a: emitted when the watermark reaches a.at + 10 s" in text
+    assert "expected state: 12,000 rows for every 1,000 rows/s" in text
+
+
+def test_explain_shows_what_a_budget_means() -> None:
+    text = explain(plan(budget=wm.Budget(memory="1 GB", fanout=100, overflow="fail")))
+    assert "memory: 1 GB, 250 MB for each shard: the query stops" in text
+    assert "at most 100 matches of one row in one slice" in text
+
+
+def test_batch_dataframes_need_no_windows() -> None:
+    untimed = [replace(stream(name), streaming=False, time=None, delay=None) for name in "ab"]
+    text = explain(plan(*untimed, within=None, how="anti"))
+    assert "unmatched rows of a: emitted at the end of the run" in text

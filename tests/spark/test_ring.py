@@ -1,0 +1,206 @@
+"""Joins without a key on Spark."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import watersmeet as wm
+from tests.oracle import Stream, assert_same_rows, sql_join
+from tests.spark.streams import SECOND, at, events, read, run, table, without_end, write
+from watersmeet.rows.layout import keyless_layout
+from watersmeet.spark.encode import encoded
+from watersmeet.spark.relocation import Files
+from watersmeet.spec.stream import Column, StreamSpec
+
+pytestmark = pytest.mark.spark
+
+NAMES = ("a", "b", "c")
+BATCHES = {
+    name: events(number, key="k", time=f"{name}_at", value=f"{name}_n", rows=30)
+    for number, name in enumerate(NAMES, start=1)
+}
+WINDOWS = {"a": 45, "b": 30, "c": 20}
+
+
+def _close(a: pa.Table, b: pa.Table) -> pa.ChunkedArray:
+    return pc.less_equal(pc.abs(pc.subtract(a["k"], b["k"])), 1)
+
+
+close = wm.predicate(_close, "a", "b", columns={"a": ["k"], "b": ["k"]})
+CLOSE = "abs(a.k - b.k) <= 1"
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
+    root = tmp_path_factory.mktemp("streams")
+    return {name: write(root / name, batches) for name, batches in BATCHES.items()}
+
+
+def streams(spark: SparkSession, folders: Mapping[str, Path], names: str) -> list[wm.Stream]:
+    return [
+        wm.stream(read(spark, folders[name]), name, time=f"{name}_at", delay="2 minutes")
+        for name in names
+    ]
+
+
+def within(names: str) -> dict[str, str]:
+    return {name: f"{WINDOWS[name]} seconds" for name in names}
+
+
+def expected(names: str, how: str, where: str) -> pa.Table:
+    rows = {name: without_end(BATCHES[name], "k") for name in names}
+    given = {n: Stream(rows[n], [], f"{n}_at", WINDOWS[n] * SECOND) for n in names}
+    return sql_join(given, how=how, where=where)
+
+
+def without_closing(rows: pa.Table) -> pa.Table:
+    """The rows that let the watermark pass are unmatched; what SQL sees lacks them."""
+    [key] = [name for name in ("a_k", "k") if name in rows.column_names]
+    kept = [value is None or value < 1_000_000 for value in rows.column(key).to_pylist()]
+    return rows.filter(pa.array(kept))
+
+
+@pytest.mark.parametrize(
+    ("how", "where", "sql"),
+    [
+        ("inner", close, CLOSE),
+        ("left", [CLOSE, "a.a_n % 2 = 0"], f"{CLOSE} AND a.a_n % 2 = 0"),
+        ("semi", close, CLOSE),
+        ("anti", f"{CLOSE} AND b.b_n % 5 = 0", f"{CLOSE} AND b.b_n % 5 = 0"),
+    ],
+)
+def test_two_streams_give_what_sql_gives(
+    spark: SparkSession, folders: Mapping[str, Path], how: str, where: Any, sql: str
+) -> None:
+    joined = wm.join(streams(spark, folders, "ab"), where=where, within=within("ab"), how=how)
+    rows = without_closing(run(joined))
+    assert rows.num_rows > 10
+    assert_same_rows(rows, expected("ab", how, sql))
+
+
+def test_rows_are_known_by_all_that_is_in_them(spark: SparkSession) -> None:
+    # Given rows that differ in a null, an order, or deep inside, twice each,
+    kind = "a int, b int, c array<int>, d map<string, int>, e struct<x: timestamp, y: array<int>>"
+    moment = at(1)
+    rows: list[tuple[Any, ...]] = [
+        (1, None, [1, None], {"k": None}, (moment, [None])),
+        (None, 1, [1, None], {"k": None}, (moment, [None])),
+        (1, None, [None, 1], {"k": None}, (moment, [None])),
+        (1, None, [1, None], {}, (moment, [None])),
+        (1, None, [1, None], None, (moment, [None])),
+        (1, None, [1, None], {"k": None}, (moment, [])),
+        (1, None, [1, None], {"k": None}, (at(1.000001), [None])),
+        (1, None, [1, None], {"k": None}, None),
+    ]
+    df = spark.createDataFrame(rows * 2, kind)
+    columns = tuple(Column(f.name, f.dataType.simpleString()) for f in df.schema)
+    stream = StreamSpec("s", columns, streaming=False)
+    layout = keyless_layout(stream, needed=df.columns, identified=True)
+    # when they are hashed, then those that differ have another hash, and their likes the same.
+    hashed = encoded(df, layout).select("`#code`", "`#check`").collect()
+    assert len({row["#check"] for row in hashed}) == len(rows)
+    assert hashed[: len(rows)] == hashed[len(rows) :]
+
+
+CHAIN = [CLOSE, "b.k = c.k OR b.k > c.k + 3"]
+
+
+def append(df: DataFrame, out: Path, checkpoint: Path) -> list[wm.StepMetrics]:
+    """Run a query over what is there, from its checkpoint, and append its results."""
+    query = (
+        df.writeStream.format("parquet")
+        .option("path", str(out))
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    return wm.metrics(query)
+
+
+def test_three_streams_go_on_with_fewer_slices_and_say_what_they_do(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    # Given a query over the first files that is stopped, and started again with all of them,
+    folders = {name: write(tmp_path / name, BATCHES[name][:2]) for name in NAMES}
+
+    def query(**tuning: int) -> list[wm.StepMetrics]:
+        inputs, tuned = streams(spark, folders, "abc"), wm.Tuning(**tuning)
+        joined = wm.join(inputs, where=CHAIN, within=within("abc"), name="abc", tuning=tuned)
+        return append(joined, tmp_path / "out", tmp_path / "checkpoint")
+
+    first = query()
+    for name in NAMES:
+        write(folders[name], BATCHES[name][2:], first=2)
+    # when new rows are stored in one slice, and those of the other still expire,
+    second = query(slices=1, draining=2)
+    # then together they have given everything once.
+    assert min(sum(record.results for record in part) for part in (first, second)) > 0
+    assert_same_rows(
+        table(spark.read.parquet(str(tmp_path / "out"))),
+        expected("abc", "inner", " AND ".join(f"({text})" for text in CHAIN)),
+    )
+    # There is a record for each hop; b, which is connected with both others, is in the first.
+    hops = [f"abc, hop {number} of 3" for number in (1, 2, 3)]
+    records = [next(r for r in second if r.join == hop) for hop in hops]
+    assert all(isinstance(record, wm.RingMetrics) for record in records)
+    stored = [{name for name, of in record.streams.items() if of.state_rows} for record in records]
+    assert stored[0] == {"b"}
+    assert stored[1] | stored[2] == {"a", "c"}
+    assert sum(record.rows for record in second if record.join == hops[0]) > 60
+
+
+def test_batch_dataframes(spark: SparkSession, folders: Mapping[str, Path]) -> None:
+    inputs = [
+        wm.stream(
+            spark.read.parquet(str(folders[name])).where("k IS NULL OR k < 1000000"),
+            name,
+            time=f"{name}_at",
+        )
+        for name in "ab"
+    ]
+    joined = wm.join(inputs, where=close, within=within("ab"), how="right")
+    assert_same_rows(table(joined), expected("ab", "right", CLOSE))
+
+
+def test_a_checkpoint_is_relocated_and_a_kill_leaves_it_as_it_is(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    # Given a stopped left join, whose rows are in two slices,
+    names = "ab"
+    folders = {name: write(tmp_path / name, BATCHES[name][:2]) for name in names}
+
+    def query(checkpoint: Path, **tuning: Any) -> list[wm.StepMetrics]:
+        inputs, tuned = streams(spark, folders, names), wm.Tuning(**tuning)
+        joined = wm.join(inputs, where=CLOSE, within=within(names), how="left", tuning=tuned)
+        return append(joined, tmp_path / "out", checkpoint)
+
+    first = query(tmp_path / "checkpoint")
+    before = {record.join: record.state_rows for record in first}
+    target = tmp_path / "relocated"
+    # when its relocation is interrupted, at any time before it is complete,
+    killed = mock.patch.object(Files, "rename", side_effect=InterruptedError)
+    with killed, pytest.raises(InterruptedError):
+        wm.relocate(str(tmp_path / "checkpoint"), str(target), slices=1)
+    # then there is no new checkpoint, and it can be done again.
+    assert not target.exists()
+    wm.relocate(str(tmp_path / "checkpoint"), str(target), slices=1)
+    # When the query is started with it, with one slice only,
+    for name in names:
+        write(folders[name], BATCHES[name][2:], first=2)
+    shutil.rmtree(tmp_path / "checkpoint")
+    second = query(target, slices=1)
+    # then it goes on as if nothing had happened.
+    assert min(before.values()) > 0
+    assert sum(record.results for record in second) > 0
+    rows = without_closing(table(spark.read.parquet(str(tmp_path / "out"))))
+    assert_same_rows(rows, expected(names, "left", CLOSE))
