@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 
+from watersmeet import sizes
 from watersmeet.errors import PlanError, PredicateError, did_you_mean
 from watersmeet.plan import enrich as enriching
 from watersmeet.plan.equi import EquiPlan
@@ -256,6 +257,8 @@ def plan(
         tuning=tuning,
         event_time=event_time,
     )
+    if budget is not None and budget.memory is not None:
+        sizes.parse(budget.memory, argument="budget: memory", least=sizes.LEAST)
     session.check(streams[0].df.sparkSession)
     crowded = crowding(planned.policy.shards, planned.policy.cores)
     if crowded is not None and planned.spec.streaming:

@@ -82,7 +82,7 @@ def test_a_plain_call_is_planned_in_full() -> None:
         ({"violations": "drop"}, PunctuationError, "this join has none"),
         ({"emit_punctuations": True}, PunctuationError, "this join has none"),
         ({"budget": wm.Budget(rate=5, overflow="shed")}, BudgetError, "slow the source"),
-        ({"budget": wm.Budget(memory=5, overflow="shed")}, BudgetError, "'spill' or 'fail'"),
+        ({"budget": wm.Budget(memory="5 MB", overflow="shed")}, BudgetError, "'spill' or 'fail'"),
         ({"tuning": "fast"}, StrategyError, "is not a wm.Tuning"),
         ({"tuning": wm.Tuning(index="always")}, StrategyError, "is for joins with a key"),
         ({"tuning": wm.Tuning(slices=5)}, StrategyError, "more than spark.sql.shuffle.partitions"),
