@@ -116,14 +116,22 @@ def enrich_spec(
 
 
 def plan_enrich(
-    stream: StreamSpec, table: StreamSpec, backend: Backend, *, wakes: bool = True, **options: Any
+    stream: StreamSpec,
+    table: StreamSpec,
+    backend: Backend,
+    *,
+    wakes: bool = True,
+    copies: bool = False,
+    **options: Any,
 ) -> EnrichPlan:
     """Plan a semi-stream join for a backend; ``options`` are those of :func:`enrich_spec`.
-    ``wakes``: does the backend run a micro-batch without data when the watermark has moved?"""
+    ``wakes``: does the backend run a micro-batch without data when the watermark has moved?
+    ``copies``: does a host keep copies of the partitions that it reads?"""
     given = options.pop("on", None), options.pop("where", None)
     on, where, predicate = _matched((stream, table), backend, *given)
     spec = enrich_spec(stream, table, on=on, where=where, **options)
     policy = enrich_policy(spec, shards=backend.shards, cores=backend.cores, wakes=wakes)
+    policy = replace(policy, copies=copies)
     return EnrichPlan(spec=spec, policy=policy, predicate=predicate)
 
 
