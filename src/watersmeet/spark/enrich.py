@@ -119,7 +119,9 @@ def _staged(
         return staged, None
     versions = Versions(inputs.folder, known.series)
     versions.set(staged.version)
-    Refresher(inputs.read, stage_newer, versions).start(spec.refresh / 1e6)
+    spark = inputs.table.sparkSession
+    refresher = Refresher(inputs.read, stage_newer, versions, lambda: _is_stopped(spark))
+    refresher.start(spec.refresh / 1e6)
     return staged, versions
 
 
@@ -166,6 +168,10 @@ def copies(spark: SparkSession) -> bool:
     if given.lower() not in ("true", "false"):
         raise PlanError(f"{STAGE_COPIES}={given!r} is neither 'true' nor 'false'.")
     return given.lower() == "true"
+
+
+def _is_stopped(spark: SparkSession) -> bool:
+    return spark.sparkContext._jsc is None
 
 
 def _on_one_machine(spark: SparkSession) -> bool:
