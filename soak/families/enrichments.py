@@ -220,6 +220,7 @@ class EnrichmentCase:
             "cache": dice.choice([1 << 10, 1 << 14]),
             "queue": dice.choice([1, 1 << 10, 1 << 20]),
             "at_once": dice.choice([-1.0, 1e8]),
+            "copies": dice.random() < 0.3,
         }
 
     def parts(self, start: Start, reads: int) -> int:

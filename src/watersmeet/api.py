@@ -381,6 +381,7 @@ def plan_enrich(
         named.spec,
         SparkBackend([(stream.spec.name, stream.df), (named.spec.name, named.df)]),
         wakes=enriched.wakes(spark),
+        copies=enriched.copies(spark),
         on=on,
         how=how,
         where=where,

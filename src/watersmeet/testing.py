@@ -422,6 +422,7 @@ class LocalEnrich:
         **options: Any,
     ) -> None:
         self.folder: str = folder or (restart and restart.folder) or tempfile.mkdtemp("-watersmeet")
+        os.makedirs(self.folder, exist_ok=True)
         inputs = {name: stream, table_name: LocalStream(table.schema)}
         specs = [_stream_spec(given, inputs[given]) for given in inputs]
         specs[1] = replace(specs[1], streaming=False)

@@ -504,7 +504,6 @@ class TestHowTheStateIsHeld:
             (Budget(), "it limits nothing"),
             (Budget(memory="2 gallons"), "'2 gallons' is not a size"),
             (Budget(memory=0), "must be above 0"),
-            (Budget(memory=2), "memory=2 is 2 bytes"),
             (Budget(memory="2 GB", overflow="shred"), "Did you mean 'shed'"),
             (Budget(rate=-1, overflow="shed"), "rows a second above 0"),
             (Budget(rate="fast", overflow="shed"), "or 'measured'"),

@@ -111,15 +111,23 @@ def enrich_spec(
 
 
 def plan_enrich(
-    stream: StreamSpec, table: StreamSpec, backend: Backend, *, wakes: bool = True, **options: Any
+    stream: StreamSpec,
+    table: StreamSpec,
+    backend: Backend,
+    *,
+    wakes: bool = True,
+    copies: bool = False,
+    **options: Any,
 ) -> EnrichPlan:
     """Plan a semi-stream join for a backend; ``options`` are those of :func:`enrich_spec`.
-    ``wakes``: does the backend run a micro-batch without data when the watermark has moved?"""
+    ``wakes``: does the backend run a micro-batch without data when the watermark has moved?
+    ``copies``: does a host keep copies of the partitions that it reads?"""
     matching = _matching(
         (stream, table), backend, options.pop("on", None), options.pop("where", None)
     )
     spec = enrich_spec(stream, table, on=matching.on, where=matching.where, **options)
     policy = enrich_policy(spec, shards=backend.shards, cores=backend.cores, wakes=wakes)
+    policy = replace(policy, copies=copies)
     return EnrichPlan(spec=spec, policy=policy, predicate=matching.predicate)
 
 

@@ -30,6 +30,7 @@ from watersmeet.spark.table_identity import Identity, identity
 from watersmeet.spec.enrich import EnrichPolicy, EnrichSpec, TableSize
 
 STAGE_FOLDER = "spark.watersmeet.stage.folder"
+STAGE_COPIES = "spark.watersmeet.stage.copies"
 _CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
 _NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
 #: All staged tables of a folder are in this folder there.
@@ -118,7 +119,9 @@ def _staged(
         return staged, None
     versions = Versions(inputs.folder, known.series)
     versions.set(staged.version)
-    Refresher(inputs.read, stage_newer, versions).start(spec.refresh / 1e6)
+    spark = inputs.table.sparkSession
+    refresher = Refresher(inputs.read, stage_newer, versions, lambda: _is_stopped(spark))
+    refresher.start(spec.refresh / 1e6)
     return staged, versions
 
 
@@ -136,7 +139,7 @@ def stage_folder(spark: SparkSession, given: str | None) -> str:
         checkpoints = spark.conf.get(_CHECKPOINTS, None)
         if checkpoints is not None and _is_path(checkpoints):
             folder = checkpoints
-        elif str(spark.sparkContext.master).startswith("local"):
+        elif _on_one_machine(spark):
             folder = tempfile.gettempdir()
         else:
             raise PlanError(
@@ -154,6 +157,25 @@ def stage_folder(spark: SparkSession, given: str | None) -> str:
 def wakes(spark: SparkSession) -> bool:
     """Does Spark run a micro-batch without data when the watermark has moved?"""
     return str(spark.conf.get(_NO_DATA, "true")).lower() == "true"
+
+
+def copies(spark: SparkSession) -> bool:
+    """Does a host keep copies of the partitions that it reads? It does on a cluster, unless the
+    settings say otherwise."""
+    given = spark.conf.get(STAGE_COPIES, None)
+    if given is None:
+        return not _on_one_machine(spark)
+    if given.lower() not in ("true", "false"):
+        raise PlanError(f"{STAGE_COPIES}={given!r} is neither 'true' nor 'false'.")
+    return given.lower() == "true"
+
+
+def _is_stopped(spark: SparkSession) -> bool:
+    return spark.sparkContext._jsc is None
+
+
+def _on_one_machine(spark: SparkSession) -> bool:
+    return str(spark.sparkContext.master).startswith("local")
 
 
 def _is_path(folder: str) -> bool:

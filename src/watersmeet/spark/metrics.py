@@ -135,7 +135,8 @@ class EnrichMetrics(StepMetrics):
 
     ``hits`` rows were answered from the cache, which has ``cached_keys`` keys, in
     ``cached_bytes`` bytes. ``sought`` and ``scanned`` partitions of the table were read, in either
-    way, and ``skipped`` ones were not; ``seeks`` keys were sought. ``waited`` rows were answered
+    way, ``copied`` ones from a copy on the host, and ``skipped`` ones not at all; ``seeks`` keys
+    were sought. ``waited`` rows were answered
     after their micro-batch; ``state_rows`` wait now, for at most ``oldest_wait`` micro-batches so
     far. ``cycles`` have ended, over all shards. ``retried`` rows without a match wait for a newer
     version of the table, ``given_up`` ones have waited in vain.
@@ -144,6 +145,7 @@ class EnrichMetrics(StepMetrics):
     hits: int
     sought: int
     scanned: int
+    copied: int
     skipped: int
     seeks: int
     cached_keys: int

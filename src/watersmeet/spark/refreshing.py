@@ -8,15 +8,15 @@ no query uses the table.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from watersmeet.errors import StagedTableError, WatersmeetError
+from watersmeet.errors import StagedTableError
 from watersmeet.operators.enrich.staged import StagedTable, Versions
 
 #: A table that no step has used for this many seconds is not staged anew.
@@ -26,36 +26,35 @@ UNUSED_SECONDS = 600
 @dataclass(frozen=True)
 class Refresher:
     """Makes newer versions of a table: ``read`` gives the table as it is now, ``stage`` stages
-    what it has read, if that has changed."""
+    what it has read, if that has changed. ``stopped``: has the session been?"""
 
     read: Callable[[], DataFrame]
     stage: Callable[[DataFrame], StagedTable]
     versions: Versions
+    stopped: Callable[[], bool]
 
     def refresh(self) -> None:
-        """Make the table as it is now the current version."""
-        before = self.versions.current()
+        """Make the table as it is now the current version. Whatever goes wrong, a file that is
+        just being written for example, may be right the next time."""
         try:
+            before = self.versions.current()
             staged = self.stage(self.read())
-        except (WatersmeetError, PySparkException, OSError) as error:
-            self.versions.fail(str(error).splitlines()[0])
-            return
-        self.versions.set(staged.version)
-        if before is not None and before != staged:
-            before.supersede()
+            self.versions.set(staged.version)
+            if before is not None and before != staged:
+                before.supersede()
+        except Exception as error:
+            with contextlib.suppress(OSError):  # the folder may be gone
+                self.versions.fail(_said(error))
 
     def start(self, seconds: float) -> threading.Event:
         """Refresh every so many seconds, until the event is set that this gives."""
         stop = threading.Event()
 
         def run() -> None:
-            while not stop.wait(seconds):
+            while not stop.wait(seconds) and not self.stopped():
                 current = self.versions.current()
                 if current is not None and _in_use(current, seconds):
-                    try:
-                        self.refresh()
-                    except Exception:
-                        return  # the session has been stopped
+                    self.refresh()
 
         threading.Thread(target=run, name="watersmeet-refresh", daemon=True).start()
         return stop
@@ -73,6 +72,13 @@ def check_columns(planned: DataFrame, now: DataFrame, needed: set[str]) -> None:
             f"the column {field.name!r} {has}; the query was planned with type {wanted}. Start "
             "it again with the table as it is."
         )
+
+
+def _said(error: Exception) -> str:
+    """What an error says, in a line. Of Spark's, the first line may only name a class of Java."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = lines[1] if len(lines) > 1 and lines[0].endswith(".") else next(iter(lines), "")
+    return told or type(error).__name__
 
 
 def _in_use(staged: StagedTable, seconds: float) -> bool:

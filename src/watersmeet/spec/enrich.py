@@ -105,7 +105,8 @@ class EnrichPolicy:
     shard of the table that takes no more than ``resident`` bytes stays in memory as a whole.
     ``piece`` is the bytes that are handled at a time. ``wakes``: does a shard with waiting rows
     take another step when the watermark has moved, even if no rows come? ``partition`` is about
-    the bytes of a partition of the table. Reading that takes no longer than ``at_once``
+    the bytes of a partition of the table. ``copies``: does a host keep copies of the partitions
+    that it reads? Reading that takes no longer than ``at_once``
     nanoseconds is never put off: a micro-batch takes longer than that anyway."""
 
     shards: int
@@ -115,6 +116,7 @@ class EnrichPolicy:
     piece: int
     wakes: bool
     partition: int
+    copies: bool = False
     at_once: float = 100e6
 
 

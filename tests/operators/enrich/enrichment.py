@@ -211,6 +211,7 @@ def runs(draw: st.DrawFn, how: str) -> Run:
                 "queue": draw(st.sampled_from([1 << 20, 300])),
                 "resident": draw(st.sampled_from([0, 0, 0, 1 << 20])),
                 "partition": draw(st.sampled_from([100, 1, 1 << 20])),
+                "copies": draw(st.booleans()),
             },
             further={
                 "max_wait": wait,

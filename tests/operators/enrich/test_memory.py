@@ -16,19 +16,20 @@ from watersmeet.testing import LocalEnrich, LocalStream
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.fixture(scope="module")
-def staged(tmp_path_factory: pytest.TempPathFactory) -> StagedTable:
+def staged(folder: Path, memory: str) -> StagedTable:
     """A table of 144 MB."""
-    folder = str(tmp_path_factory.mktemp("memory"))
     stream = LocalStream(TABLE.empty_table().select(["key"]).schema)
-    return LocalEnrich("orders", stream, table(1_500_000), on="key", folder=folder).staged
+    rows = table(1_500_000)
+    planned = LocalEnrich("orders", stream, rows, on="key", folder=str(folder), memory=memory)
+    return planned.staged
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux")
 @pytest.mark.parametrize("memory", ["32 MB", "64 MB"])
-def test_a_process_stays_within_the_memory(staged: StagedTable, memory: str) -> None:
-    command = [sys.executable, "-m", "tests.operators.enrich.memory_use", staged.folder, memory]
+def test_a_process_stays_within_the_memory(tmp_path: Path, memory: str) -> None:
+    folder = staged(tmp_path, memory).folder
+    command = [sys.executable, "-m", "tests.operators.enrich.memory_use", folder, memory]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     grown, hits = map(int, done.stdout.split())

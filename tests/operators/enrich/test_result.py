@@ -32,10 +32,10 @@ def test_any_run_gives_what_the_oracle_gives(how: str) -> None:
             outcome = run(case.enrichment, case.batches, shards=case.shards, before=case.before)
         assert_same_rows(outcome.result, case.enrichment.expected(case.batches))
         shown.update(outcome.phases)
-        for name in ("hits", "waited", "sought", "scanned", "skipped", "cycles"):
+        for name in ("hits", "waited", "sought", "scanned", "copied", "skipped", "cycles"):
             shown[name] += outcome.total(name)
 
-    wanted = ("hits", "waited", "sought", "scanned", "skipped", "switching", "phase-out")
+    wanted = ("hits", "waited", "sought", "scanned", "copied", "skipped", "switching", "phase-out")
     until_shown(check, lambda: all(shown[name] for name in wanted), f"all of {wanted}")
 
 

@@ -9,6 +9,7 @@ The files, from the bottom up:
     answers       results for stream rows, given where their master rows are
     lookup        codes are looked up in a table
     staged        a version of a table, in a folder
+    copies        copies of partitions on the host
     access        the disk phase: partitions are sought or scanned for the rows' keys
     hot_keys      the cache: the master rows of frequent keys, as a small table of its own
     tally         how often keys came that are not in the cache

@@ -2,7 +2,8 @@
 
 For each partition that may hold a key, the cheaper way is taken, by what both have cost so far
 (:mod:`watersmeet.cost.disk_phase`). Now and then it is the other way, so that its cost stays known.
-Which way it is changes no result.
+Which way it is changes no result. A partition of which the host has a copy (:mod:`.copies`) is
+sought there.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import pyarrow as pa
 from watersmeet.cost.disk_phase import scan_ns, scans, seek_ns
 from watersmeet.operators.enrich.answers import Stopwatch, Unmatched, answers
 from watersmeet.operators.enrich.candidates import Found
+from watersmeet.operators.enrich.copies import Copies
 from watersmeet.operators.enrich.counters import EnrichCounters
 from watersmeet.operators.enrich.layout import EnrichLayout
 from watersmeet.operators.enrich.lookup import Visits
@@ -22,6 +24,7 @@ from watersmeet.operators.enrich.state import EnrichState
 from watersmeet.operators.enrich.table import TableShard, in_order
 from watersmeet.rows.columns import Bools, Ints, codes_of
 from watersmeet.state.probe import probe
+from watersmeet.state.segment import Segment
 
 #: One partition in so many is read in the way that seems to cost more.
 _EXPLORE = 1024
@@ -46,6 +49,7 @@ class DiskPhase:
         self._counters = counters
         self.counts = counts
         self._watch = Stopwatch()
+        self._copies = Copies(table, state.cache) if layout.policy.copies else None
 
     def answers(
         self, rows: pa.RecordBatch, unmatched: Unmatched | None = None
@@ -59,7 +63,11 @@ class DiskPhase:
         visits = Visits.of(self._table, codes)
         sizes, reading = visits.sizes(self._table), self._state.reading
         scanning, seeking = scan_ns(visits.keys, sizes, reading), seek_ns(visits.keys, reading)
-        return float(np.where(self._cheaper(visits), scanning, seeking).sum())
+        costs = np.where(self._cheaper(visits), scanning, seeking)
+        if self._copies is not None:
+            at_hand = scan_ns(visits.keys, np.zeros_like(sizes), reading)
+            costs = np.where(self._copies.there(visits.partitions), at_hand, costs)
+        return float(costs.sum())
 
     def _found(self, rows: pa.RecordBatch) -> Iterator[Found]:
         codes = codes_of(rows)
@@ -74,18 +82,23 @@ class DiskPhase:
             number = int(visits.partitions[visit])
             low, high = int(visits.low[visit]), int(visits.high[visit])
             reading, began = Stopwatch(), self._watch.nanoseconds
-            if scanned[visit]:
+            copy = None if self._copies is None else self._copies.open(number)
+            if scanned[visit] and copy is None:
                 with reading:
                     self._table.read(number)
             with self._watch:
-                partition = self._table.partition(number)
+                partition = copy or self._table.partition(number)
                 fresh = in_order(wanted.slice(low, high - low))
                 ranges = probe(fresh, partition, None, None)
             mine = low + ranges.searchers
             found[mine] = True
             yield Found(partition, visits.wanted[mine], ranges.low, ranges.high)
             finding = self._watch.nanoseconds - began
-            self._measure(number, int(visits.keys[visit]), reading.nanoseconds, finding)
+            if copy is not None:
+                self._counters.copied += 1
+            else:
+                self._measure(number, int(visits.keys[visit]), reading.nanoseconds, finding)
+                self._copy(number, partition, finding, scanned=bool(scanned[visit]))
         if self.counts:
             came = codes[visits.wanted]
             self._state.tally.note(came, barren=came[~found])
@@ -107,6 +120,13 @@ class DiskPhase:
         if self._layout.access != "auto":
             return np.full(len(visits.partitions), self._layout.access == "scan")
         return scans(visits.keys, visits.sizes(self._table), self._state.reading)
+
+    def _copy(self, number: int, partition: Segment, finding: int, *, scanned: bool) -> None:
+        """Copy a partition that was read, if copies are kept and it has been read enough."""
+        if self._copies is not None and scanned:
+            self._copies.make(number, partition)
+        elif self._copies is not None:
+            self._copies.sought(number, finding, partition, self._state.reading)
 
     def _measure(self, number: int, keys: int, reading: int, finding: int) -> None:
         """Note what a partition has cost, in nanoseconds; ``reading`` is 0 if it was sought."""

@@ -16,7 +16,8 @@ class EnrichCounters(Counters):
     """What one step did, and what is there now.
 
     ``hits`` are the rows that the cache answered, ``sought`` and ``scanned`` the partitions that
-    were read in either way, ``skipped`` those that were not, as they cannot match; ``seeks`` are
+    were read in either way, ``copied`` those that were read from a copy on the host, ``skipped``
+    those that were not read, as they cannot match; ``seeks`` are
     the keys that were sought. ``cached_keys`` and ``cached_bytes`` are in the cache now,
     ``cycles`` is how many have ended so far; ``waited`` rows were answered after their
     micro-batch, and ``oldest_wait`` is the greatest number of steps for which a row waits now.
@@ -28,6 +29,7 @@ class EnrichCounters(Counters):
     hits: int = 0
     sought: int = 0
     scanned: int = 0
+    copied: int = 0
     skipped: int = 0
     seeks: int = 0
     cached_keys: int = 0

@@ -83,7 +83,7 @@ def _table(plan: EnrichPlan) -> Node:
 
 def _reading(plan: EnrichPlan) -> Node:
     """How partitions are read."""
-    access = plan.spec.tuned.access
+    access, copies = plan.spec.tuned.access, plan.policy.copies
     how = {
         "auto": "sought (only where the wanted keys are) or scanned (as a whole), whichever is "
         "cheaper for the keys that are wanted of it, by what both have cost so far",
@@ -95,6 +95,7 @@ def _reading(plan: EnrichPlan) -> Node:
         [
             Node(f"each partition is {how}"),
             Node("partitions that cannot have a key, by their bounds and filters, are not read"),
+            *([Node("a host keeps copies of the partitions that it reads")] if copies else []),
         ],
     )
 

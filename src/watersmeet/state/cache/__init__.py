@@ -73,6 +73,11 @@ class SegmentCache:
             self.counts.note(found.note)
         return found.path
 
+    def has(self, segment_id: str) -> bool:
+        """Is there a file of the segment? It may be damaged."""
+        path = self._path(segment_id)
+        return path is not None and os.path.exists(path)
+
     def load(self, segment_id: str) -> Segment | None:
         """The cached segment, or None if it is not there, or damaged. What is damaged is
         deleted."""
