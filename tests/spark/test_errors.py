@@ -177,6 +177,11 @@ MISTAKES: dict[str, tuple[Callable[[DataFrame], Any], type[Exception], list[str]
         errors.DurationError,
         ["delay of stream 'a'='1 month'", "no fixed length"],
     ),
+    "a memory of a few bytes": (
+        lambda df: join(df, budget=wm.Budget(memory=512)),
+        errors.BudgetError,
+        ["memory=512 is 512 bytes", "'512 MiB'"],
+    ),
     "one name twice": (
         lambda df: wm.join([timed(df, "a"), timed(df, "A")], on="value", within="1 minute"),
         errors.StreamNameError,

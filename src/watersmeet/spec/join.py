@@ -90,14 +90,17 @@ class JoinSpec:
         return self.event_time is not None or inner
 
     @property
+    def kept(self) -> tuple[int | None, ...]:
+        """How long a row of each stream is stored: as long as it waits for a later one."""
+        return self.windows
+
+    @property
     def held_windows(self) -> tuple[int | None, ...]:
         """The windows by which results may be behind the watermark: see
         :mod:`watersmeet.plan.event_time`."""
         return tuple(
-            window
-            for stream, window, preserved in zip(
-                self.streams, self.windows, self.preserved, strict=True
-            )
+            kept
+            for stream, kept, preserved in zip(self.streams, self.kept, self.preserved, strict=True)
             if self.event_time == stream.name or (self.event_time == GREATEST and preserved)
         )
 
