@@ -21,9 +21,10 @@ import numpy as np
 from watersmeet.rows.columns import Bools
 from watersmeet.rows.columns import Ints as Counts
 
-#: The weight of a new measurement in the running average.
-_NEW = 0.2
-#: A measurement counts as this many times the average at most.
+#: The weight of a new measurement in the running average, if it is above that, and if it is below:
+#: more often than the disk, something else has held this process up.
+_NEW, _NEW_BELOW = 0.2, 0.5
+#: A measurement counts as this many times the average at most, for the same reason.
 _OUTLIER = 4.0
 
 
@@ -57,9 +58,15 @@ class Reading:
 
 
 def _averaged(before: float | None, now: float) -> float:
-    """The average with a new measurement. One that is far above is taken as less: more often
-    than the disk, something else has held this process up."""
-    return now if before is None else (1 - _NEW) * before + _NEW * min(now, _OUTLIER * before)
+    """The average with a new measurement.
+
+    >>> [_averaged(before, now) for before, now in ((None, 9), (10, 20), (10, 1e9), (10, 5))]
+    [9, 12.0, 16.0, 7.5]
+    """
+    if before is None:
+        return now
+    new = _NEW if now > before else _NEW_BELOW
+    return (1 - new) * before + new * min(now, _OUTLIER * before)
 
 
 def seek_ns(keys: Counts, reading: Reading) -> np.ndarray:

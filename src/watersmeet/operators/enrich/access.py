@@ -26,8 +26,8 @@ from watersmeet.rows.columns import Bools, Ints, codes_of
 from watersmeet.state.probe import probe
 from watersmeet.state.segment import Segment
 
-#: One partition in so many is read in the way that seems to cost more.
-_EXPLORE = 1024
+#: This part of the time may go to reading partitions in the way that seems to cost more.
+_EXPLORING = 0.05
 
 
 class DiskPhase:
@@ -108,12 +108,29 @@ class DiskPhase:
         """Which partitions are scanned, the others being sought."""
         if self._layout.access != "auto":
             return self._cheaper(visits)
-        turns = self._state.progress.visited + np.arange(len(visits.partitions))
         if not self._state.reading.known:
+            turns = self._state.progress.visited + np.arange(len(visits.partitions))
             alternating: Bools = turns % 2 == 0
             return alternating
-        explored: Bools = turns % _EXPLORE == _EXPLORE - 1
-        return np.logical_xor(self._cheaper(visits), explored)
+        return np.logical_xor(self._cheaper(visits), self._explored(visits))
+
+    def _explored(self, visits: Visits) -> Bools:
+        """Which partitions are read in the way that seems to cost more: as soon as so much time
+        has been spent on reading that it does not matter."""
+        sizes, reading, progress = (
+            visits.sizes(self._table),
+            self._state.reading,
+            self._state.progress,
+        )
+        costs = scan_ns(visits.keys, sizes, reading), seek_ns(visits.keys, reading)
+        explored = np.zeros(len(visits.partitions), dtype=np.bool_)
+        pairs = zip(np.minimum(*costs).tolist(), np.maximum(*costs).tolist(), strict=True)
+        for visit, (less, more) in enumerate(pairs):
+            progress.unexplored += less
+            if more <= _EXPLORING * progress.unexplored:
+                explored[visit] = True
+                progress.unexplored = 0.0
+        return explored
 
     def _cheaper(self, visits: Visits) -> Bools:
         """Which partitions are cheaper to scan, unless one way was asked for."""

@@ -44,7 +44,8 @@ class Progress:
     mean bytes of a stream row (v_S), ``missed`` the mean rows of a step that are not answered
     from the cache; ``greatest`` is the greatest event time that has come. ``began_ms`` is when
     the last step began, by the clock, and ``interval_ms`` the mean time between two; ``visited``
-    counts the partitions that were read."""
+    counts the partitions that were read, and ``unexplored`` is the nanoseconds spent on reading
+    since one was read in the way that seemed to cost more."""
 
     step: int = 0
     version: str | None = None
@@ -64,6 +65,7 @@ class Progress:
     began_ms: int | None = None
     interval_ms: float = 0.0
     visited: int = 0
+    unexplored: float = 0.0
 
 
 class EnrichState(ShardState):
