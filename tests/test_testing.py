@@ -83,5 +83,5 @@ def test_a_condition_that_needs_columns_that_are_not_stored_is_refused_at_a_rest
 
     before = join("x")
     before.batch(b=pa.table([[1], [2], [3]], schema=schema))
-    with pytest.raises(StateError, match="stored columns"):
+    with pytest.raises(StateError, match="stored columns of b: y is new, x is missing"):
         join("y", before).batch(a=pa.table([[1], [2], [3]], schema=schema))

@@ -99,3 +99,10 @@ def test_early_results_from_memory_need_a_budget_that_spills() -> None:
     assert not policy(budget=Budget(memory=4000)).in_stages
     assert not policy(budget=Budget(memory=4000, overflow="fail"), goal="early").in_stages
     assert not policy(goal="early").in_stages
+
+
+def test_another_number_of_shards_shares_the_same_budget() -> None:
+    budget = ShardBudget("shed", memory=1000, rate=50.0, speed=0.5, fanout=9)
+    assert budget.shared(4, 2) == ShardBudget("shed", memory=2000, rate=100.0, speed=1.0, fanout=9)
+    assert budget.shared(4, 8) == ShardBudget("shed", memory=500, rate=25.0, speed=0.25, fanout=9)
+    assert ShardBudget("spill").shared(4, 8) == ShardBudget("spill")

@@ -50,6 +50,18 @@ def join(df: DataFrame, **options: Any) -> DataFrame:
     return wm.join([timed(df, "a"), timed(df, "b")], **options)
 
 
+def counted(df: DataFrame) -> DataFrame:
+    """Rows counted by windows of time: a watermark, and an aggregation behind it."""
+    minutes = df.withWatermark("timestamp", "1 second").groupBy(F.window("timestamp", "1 minute"))
+    ends = F.col("window.end").alias("end"), F.window_time("window").alias("time")
+    return minutes.count().select(*ends, F.col("count").alias("value"))
+
+
+def test_the_time_of_windows_is_a_time_to_join_by(rates: DataFrame) -> None:
+    windows = wm.stream(counted(rates), "windows", time="time")
+    assert wm.join([windows, timed(rates, "b")], on="value", within="1 minute").isStreaming
+
+
 def test_the_join_itself_can_be_planned(rates: DataFrame) -> None:
     assert join(rates).isStreaming
 
@@ -138,7 +150,17 @@ MISTAKES: dict[str, tuple[Callable[[DataFrame], Any], type[Exception], list[str]
             within="1 minute",
         ),
         errors.TimeColumnError,
-        ["'a'", "watermark"],
+        ["'a'", "time='timestamp' has no watermark", "on 'came'", "take 'came' as time"],
+    ),
+    "a watermark behind another one": (
+        lambda df: wm.stream(counted(df).withWatermark("end", "5 seconds"), "a", time="end"),
+        errors.TimeColumnError,
+        ["two watermarks", "'timestamp', then on 'end'", 'F.window_time("window")'],
+    ),
+    "the end of a window as time": (
+        lambda df: wm.stream(counted(df), "a", time="end", delay="5 seconds"),
+        errors.TimeColumnError,
+        ["time='end' has no watermark", "on 'timestamp'", 'F.window_time("window")'],
     ),
     "negative duration": (
         lambda df: join(df, within="-1 minute"),

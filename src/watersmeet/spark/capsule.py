@@ -13,7 +13,7 @@ operator Spark handles capsules only.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +28,8 @@ from watersmeet.rows.route import Route
 from watersmeet.rows.types import UTC, canonical_rows
 from watersmeet.rows.widths import sliced
 from watersmeet.spark.places import PLACE_BYTES, without_places
+from watersmeet.spark.python import Travelling
+from watersmeet.spark.shards import ids_in_task
 from watersmeet.spark.worker import settle
 
 #: What travels to an operator; the event time leaves before it gets there.
@@ -51,12 +53,13 @@ CAPSULE_BYTES = 128 << 10
 
 
 @dataclass(frozen=True)
-class Pack:
+class Pack(Travelling):
     """Turns rows into capsules for one input (``stream``) of an operator.
 
     ``ids[n]`` is what Spark knows shard n by (:mod:`watersmeet.spark.shards`). As a function for
-    ``mapInArrow``: the first task also sends an empty capsule to every shard, so that each
-    takes a step, and reports its state, in every micro-batch with data.
+    ``mapInArrow``: it deals to the shards of the query that runs it, and the first task also sends
+    an empty capsule to every shard, so that each takes a step, and reports its state, in every
+    micro-batch with data.
     """
 
     stream: int
@@ -65,6 +68,9 @@ class Pack:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         settle()
+        yield from replace(self, ids=ids_in_task(self.ids))._capsules_of(batches)
+
+    def _capsules_of(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         if context is not None and context.partitionId() == 0:
             yield self.heartbeat()

@@ -4,13 +4,14 @@ results."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from watersmeet import durations
-from watersmeet.operators.equi.layout import lay_out
+from watersmeet.operators.equi.layout import EquiLayout, lay_out
 from watersmeet.operators.equi.step import EquiJoin
 from watersmeet.rows.predicate import Predicate
 from watersmeet.rows.route import ByKey
@@ -47,7 +48,7 @@ def build(
     ]
     results = run(
         sources,
-        [Hop(EquiJoin(layout))],
+        [Hop(EquiJoin(layout), resized=partial(_resized, layout))],
         schema,
         name=spec.name,
         shards=policy.shards,
@@ -55,6 +56,11 @@ def build(
         timers=spec.timers,
     )
     return _with_event_time(spec, results) if spec.carries_event_time else results
+
+
+def _resized(layout: EquiLayout, shards: int) -> EquiJoin:
+    """The join, where that many shards share its budget."""
+    return EquiJoin(layout.on(shards))
 
 
 def result_schema(spec: EquiSpec, frames: Sequence[DataFrame]) -> T.StructType:

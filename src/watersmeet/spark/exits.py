@@ -7,7 +7,7 @@ all others.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -32,6 +32,9 @@ class Exit(Protocol):
     def batches(self, emitted: Iterator[Any], *, first: bool) -> Iterator[pa.RecordBatch]:
         """What leaves; ``first``: is the step that of the first shard?"""
 
+    def to(self, ids: tuple[int, ...]) -> Exit:
+        """The same, where Spark knows the shards by these ids."""
+
 
 @dataclass(frozen=True)
 class Results:
@@ -45,6 +48,9 @@ class Results:
         for batch in emitted:
             yield from gathering.add(batch)
         yield from gathering.rest()
+
+    def to(self, ids: tuple[int, ...]) -> Results:
+        return self
 
 
 @dataclass(frozen=True)
@@ -68,6 +74,9 @@ class HandOn:
         for pack, gathered in zip(self.packs, gathering, strict=True):
             for batch in gathered.rest():
                 yield from pack.packed(batch)
+
+    def to(self, ids: tuple[int, ...]) -> HandOn:
+        return HandOn(tuple(replace(pack, ids=ids) for pack in self.packs))
 
 
 def with_report(rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -40,18 +40,14 @@ def describe(
             f"stream {name!r}: delay={delay!r} needs a time column: add time='...'"
         )
     lag = None if delay is None else durations.parse(delay, argument=f"delay of stream {name!r}")
-    own = watermark_delay(df, time) if time is not None and _has_watermark(df) else None
+    own = watermark_delay(df, time) if time is not None and _watermarks(df) else None
     if lag is not None and own is not None:
         raise TimeColumnError(
             f"stream {name!r}: column {time!r} already carries a watermark of "
             f"{durations.format(own)}; leave out delay={delay!r}"
         )
-    if lag is not None and df.isStreaming and _has_watermark(df):
-        raise TimeColumnError(
-            f"stream {name!r}: the DataFrame has a watermark already, on another column than "
-            f"{time!r}, and Spark allows one only: set it on {time!r} with "
-            f"df.withWatermark({time!r}, ...), or take that other column as time"
-        )
+    if df.isStreaming:
+        _check_watermarks(df, name, time, own)
     return StreamSpec(
         name=name,
         columns=tuple(Column(f.name, f.dataType.simpleString()) for f in df.schema),
@@ -93,10 +89,60 @@ def watermark_delay(df: DataFrame, column: str) -> int | None:
     return None
 
 
-def _has_watermark(df: DataFrame) -> bool:
-    """Is there a watermark anywhere in the query? Its column may be gone by now."""
-    plan: Any = df._jdf.queryExecution().analyzed()
-    return "EventTimeWatermark" in plan.toString()
+def _check_watermarks(df: DataFrame, name: str, time: str | None, own: int | None) -> None:
+    """A query has one watermark, the least of all that are set in it. Of two that follow one
+    another, the first waits for the second, which gets no rows before the first has moved: both
+    stand still for ever, without an error. So there may be one only, and the time must be its
+    column."""
+    columns = _watermarks(df)
+    if len(columns) > 1:
+        raise TimeColumnError(
+            f"stream {name!r}: the DataFrame has two watermarks, one behind the other: on "
+            f"{columns[-1]!r}, then on {columns[0]!r}. They would hold each other back: nothing "
+            f"would ever come out. Leave out withWatermark({columns[0]!r}, ...)"
+            f"{_remedy(df, columns[-1])}"
+        )
+    if columns and time is not None and own is None and time.lower() in _lower(df.columns):
+        raise TimeColumnError(
+            f"stream {name!r}: time={time!r} has no watermark, but the DataFrame has one already, "
+            f"on {columns[0]!r}, and there can be one only{_remedy(df, columns[0])}"
+        )
+
+
+def _remedy(df: DataFrame, column: str) -> str:
+    if "Aggregate" in _analyzed(df).toString():
+        return (
+            ". After an aggregation by window, take the window's time, which carries the "
+            'watermark on: df.select(F.window_time("window").alias("time"), ...), time="time"'
+        )
+    return f": take {column!r} as time, or set the watermark on the other column instead of it"
+
+
+def _watermarks(df: DataFrame) -> list[str]:
+    """The columns on which the DataFrame has watermarks that follow one another, the last one
+    first. Streams that were united or joined may have one each: those are side by side."""
+    plan = _analyzed(df)
+    # Walking through the plan takes a call for each node, so it is looked at as text before.
+    return _followed(plan) if "EventTimeWatermark" in plan.toString() else []
+
+
+def _followed(plan: Any) -> list[str]:
+    children = plan.children()
+    below = [_followed(children.apply(i)) for i in range(children.size())]
+    longest = max(below, key=len, default=[])
+    return [plan.eventTime().name(), *longest] if _sets_watermark(plan) else longest
+
+
+def _sets_watermark(plan: Any) -> bool:
+    return str(plan.nodeName()) == "EventTimeWatermark"
+
+
+def _analyzed(df: DataFrame) -> Any:
+    return df._jdf.queryExecution().analyzed()
+
+
+def _lower(names: list[str]) -> list[str]:
+    return [name.lower() for name in names]
 
 
 def quoted(name: str) -> str:

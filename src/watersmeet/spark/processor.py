@@ -8,7 +8,7 @@ with state whenever the watermark has moved. Everything that is kept goes to a
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.stateful_processor import (
@@ -18,12 +18,15 @@ from pyspark.sql.streaming.stateful_processor import (
     TimerValues,
 )
 
+from watersmeet.errors import InternalError, WatersmeetError
 from watersmeet.operators.base import Chunk, Operator, State
 from watersmeet.rows.shard import Shard
 from watersmeet.spark.chunks import chunks
 from watersmeet.spark.counters import report
 from watersmeet.spark.exits import Exit, report_row, with_report
 from watersmeet.spark.frames import to_frame
+from watersmeet.spark.python import Travelling
+from watersmeet.spark.shards import ids_in_task
 from watersmeet.spark.store import SparkStore
 from watersmeet.spark.worker import settle
 from watersmeet.state.cache import SegmentCache
@@ -35,8 +38,9 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 256 << 20
 
 
-class Processor(StatefulProcessor):
-    """Steps an operator. Spark knows its shards by ``ids``. ``streaming`` is false for batch
+class Processor(Travelling, StatefulProcessor):
+    """Steps an operator. Spark knows its shards by ``ids``. ``resized`` gives the operator for
+    another number of shards, if it depends on that. ``streaming`` is false for batch
     DataFrames: all rows come in one call, and then nothing comes any more. ``timers`` says
     that there is a watermark to wait for."""
 
@@ -45,33 +49,41 @@ class Processor(StatefulProcessor):
         operator: Operator,
         leave: Exit,
         cache: SegmentCache,
-        ids: Sequence[int],
+        ids: tuple[int, ...],
         *,
+        resized: Callable[[int], Operator] | None = None,
         streaming: bool,
         timers: bool,
     ) -> None:
         self._operator = operator
         self._exit = leave
         self._cache = cache
-        self._shards = {shard: Shard(number, len(ids)) for number, shard in enumerate(ids)}
+        self._ids = ids
+        self._resized = resized
         self._streaming = streaming
         self._timers = timers
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         settle()
+        ids = ids_in_task(self._ids)
+        if ids != self._ids:
+            self._exit = self._exit.to(ids)
+            if self._resized is not None:
+                self._operator = self._resized(len(ids))
+        self._shards = {shard: Shard(number, len(ids)) for number, shard in enumerate(ids)}
         self._handle = handle
         self._store = SparkStore.of(handle)
 
     def handleInputRows(
         self, key: Any, rows: Iterator[DataFrameLike], timerValues: TimerValues
     ) -> Iterator[DataFrameLike]:
-        yield from self._step(key[0], self._chunks(rows), timerValues, fired=None)
+        yield from _briefly(self._step(key[0], self._chunks(rows), timerValues, fired=None))
 
     def handleExpiredTimer(
         self, key: Any, timerValues: TimerValues, expiredTimerInfo: ExpiredTimerInfo
     ) -> Iterator[DataFrameLike]:
         fired = expiredTimerInfo.getExpiryTimeInMs()
-        yield from self._step(key[0], iter(()), timerValues, fired=fired)
+        yield from _briefly(self._step(key[0], iter(()), timerValues, fired=fired))
 
     def close(self) -> None:
         pass
@@ -125,3 +137,14 @@ class Processor(StatefulProcessor):
         )
         limit = min(CHUNK_BYTES, self._operator.chunk_bytes or CHUNK_BYTES)
         return chunks(capsules, inputs=len(self._operator.inputs), limit=limit)
+
+
+def _briefly(frames: Iterator[DataFrameLike]) -> Iterator[DataFrameLike]:
+    """The same frames. An error of ours says all there is to say: where in our code it was raised
+    would only be in the reader's way, as Spark shows the traceback before the message."""
+    try:
+        yield from frames
+    except InternalError:
+        raise
+    except WatersmeetError as error:
+        raise error.with_traceback(None)  # noqa: B904

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -49,10 +49,13 @@ class Source:
 @dataclass(frozen=True)
 class Hop:
     """A stateful operator in a chain of them; ``onward`` are the routes, one for each input of
-    the next operator, of the rows that it hands on. The last hop has none: it gives results."""
+    the next operator, of the rows that it hands on. The last hop has none: it gives results.
+    ``resized`` gives the operator for another number of shards than the planned one: a checkpoint
+    keeps its own. None: the operator does not depend on it."""
 
     operator: Operator
     onward: tuple[Route, ...] = ()
+    resized: Callable[[int], Operator] | None = None
 
 
 def run(
@@ -81,7 +84,13 @@ def run(
             leave, given = Results(hop.operator.output), schema
         steps = rows.groupBy("shard").transformWithStateInPandas(
             statefulProcessor=Processor(
-                hop.operator, leave, cache, ids, streaming=streaming, timers=timers
+                hop.operator,
+                leave,
+                cache,
+                ids,
+                resized=hop.resized,
+                streaming=streaming,
+                timers=timers,
             ),
             outputStructType=T.StructType([*given, counters.FIELD]),
             outputMode="append",

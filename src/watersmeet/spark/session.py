@@ -11,6 +11,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from watersmeet.errors import SessionError
+from watersmeet.spark.python import use_this_python
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -92,6 +93,7 @@ def _spare_forks(spark: SparkSession) -> None:
 
 def check(spark: SparkSession) -> None:
     """Refuse a session in which the join could not run."""
+    use_this_python(spark)
     provider = spark.conf.get(_PROVIDER, None)
     if provider is None or not provider.endswith("RocksDBStateStoreProvider"):
         raise SessionError(

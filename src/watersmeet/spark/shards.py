@@ -2,8 +2,11 @@
 
 Rows with equal keys share a shard (:mod:`watersmeet.rows.shard`). Spark sends a shard id to
 partition ``pmod(murmur3(id), partitions)``; two small ids may well meet there, so the ids are
-chosen to be the smallest one for each partition. Id 0 is thus always among them: a change of
-the number of partitions is noticed as soon as shard 0 is stepped.
+chosen to be the smallest one for each partition.
+
+A checkpoint keeps the number of partitions that it was begun with, whatever the session says
+later. Only a task of the query knows it. So a join is planned for the session's number, and the
+tasks go by the query's own.
 
 The functions here are part of the state's format: a change moves rows away
 from the state they belong to.
@@ -11,10 +14,28 @@ from the state they belong to.
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import numpy.typing as npt
+from pyspark import TaskContext
 
 _SPARK_SEED = np.uint32(42)
+#: Where a task finds the number of partitions that its query's state has.
+_STATE_PARTITIONS = "spark.sql.streaming.internal.stateStore.partitions"
+
+
+def ids_in_task(planned: tuple[int, ...]) -> tuple[int, ...]:
+    """The ids of the shards of the query that this task belongs to; the ``planned`` ones outside
+    of a task, and in a batch run."""
+    context = TaskContext.get()
+    number = None if context is None else context.getLocalProperty(_STATE_PARTITIONS)
+    return planned if number is None or int(number) == len(planned) else _ids(int(number))
+
+
+@cache
+def _ids(partitions: int) -> tuple[int, ...]:
+    return tuple(shard_ids(partitions))
 
 
 def shard_ids(partitions: int) -> list[int]:

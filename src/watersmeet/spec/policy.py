@@ -6,7 +6,7 @@ follows it, ``explain`` prints it, and nothing works it out again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,16 @@ class ShardBudget:
     rate: float | None = None
     speed: float | None = None
     fanout: int | None = None
+
+    def shared(self, before: int, now: int) -> ShardBudget:
+        """A shard's part, if ``now`` that many shards share what was divided by ``before``."""
+        ratio = before / now
+        return replace(
+            self,
+            memory=None if self.memory is None else self.memory * before // now,
+            rate=None if self.rate is None else self.rate * ratio,
+            speed=None if self.speed is None else min(1.0, self.speed * ratio),
+        )
 
 
 @dataclass(frozen=True)
@@ -63,6 +73,12 @@ class EquiPolicy:
     probe_orders: tuple[tuple[int, ...], ...]
     budget: ShardBudget | None = None
     in_stages: bool = False
+
+    def on(self, shards: int) -> EquiPolicy:
+        """The same, on another number of shards: they share the query's budget. (What the rates
+        suggested for a window at first stays: it changes with what is measured.)"""
+        budget = None if self.budget is None else self.budget.shared(self.shards, shards)
+        return replace(self, shards=shards, budget=budget)
 
     @property
     def memory(self) -> int | None:

@@ -18,7 +18,7 @@ from typing import Any
 from watersmeet.errors import StateError
 
 #: The format of the bytes in the store. A change after which old state cannot be read raises it.
-FORMAT = 3
+FORMAT = 4
 
 
 @dataclass

@@ -23,6 +23,7 @@ from watersmeet.errors import StateError
 from watersmeet.rows.shard import Shard
 from watersmeet.state.cache import CacheCounts, SegmentCache
 from watersmeet.state.compaction import LARGEST, slot_width
+from watersmeet.state.fingerprint import differences
 from watersmeet.state.manifest import Entry, Manifest
 from watersmeet.state.memory import OpenSegments, piece_of, resident_of
 from watersmeet.state.part_names import PartNames
@@ -61,10 +62,10 @@ class ShardState:
         else:
             self.manifest = Manifest.from_bytes(value)
         if self.manifest.fingerprint != fingerprint:
+            changes = "; ".join(differences(self.manifest.fingerprint, fingerprint))
             raise StateError(
-                "the checkpoint belongs to another join: its state was written for\n"
-                f"  {self.manifest.fingerprint}\nand this query is\n  {fingerprint}\n"
-                "Start the query with a new checkpointLocation, or change it back."
+                f"the checkpoint was written by another query: {changes}. Change that back, or "
+                "start the query with a new checkpointLocation."
             )
         self.store = InlineStore(store, self.manifest.small)
         self.cache = replace(cache, counts=CacheCounts())

@@ -3,9 +3,8 @@ from the spec, and the policy it runs by."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +17,7 @@ from watersmeet.rows.output import Output, sources
 from watersmeet.rows.predicate import Predicate
 from watersmeet.spec.equi import EquiSpec
 from watersmeet.spec.policy import EquiPolicy
+from watersmeet.state.fingerprint import fingerprint_of
 from watersmeet.state.memory import piece_of
 
 
@@ -75,6 +75,12 @@ class EquiLayout:
     remembered: int | None
     timers: bool
     policy: EquiPolicy
+
+    def on(self, shards: int) -> EquiLayout:
+        """The same join, on another number of shards."""
+        policy = self.policy.on(shards)
+        output = replace(self.output, limit=piece_of(policy.memory))
+        return replace(self, policy=policy, output=output)
 
     @property
     def piece(self) -> int | None:
@@ -136,7 +142,7 @@ def lay_out(
         output=Output(output, sources(spec.output, layouts), spec.exact, piece_of(policy.memory)),
         predicate=predicate,
         delay=spec.delay,
-        fingerprint=fingerprint(spec, policy.shards, layouts),
+        fingerprint=fingerprint(spec, layouts),
         violations=spec.violations,
         emit_punctuations=spec.emit_punctuations,
         remembered=spec.remembered,
@@ -158,24 +164,27 @@ def stored_rows(spec: EquiSpec, predicate: Predicate | None) -> list[RowLayout]:
     return layouts
 
 
-def fingerprint(spec: EquiSpec, shards: int, layouts: Sequence[RowLayout]) -> str:
+def fingerprint(spec: EquiSpec, layouts: Sequence[RowLayout]) -> str:
     """What of a query must not change while its checkpoint lives. Delays and the
     predicate may: they decide about rows to come. (But a predicate that reads other columns needs
     rows that were stored with them.) Windows may too, unless a row that
     was emitted as unmatched could match after all. A join that hands punctuations on remembers keys
     that others forget."""
-    streams = ", ".join(
-        f"{stream.name} [{', '.join(keys)}]"
-        for stream, keys in zip(spec.streams, spec.keys, strict=True)
-    )
-    columns = [[(c.name, c.type) for c in s.columns] + [s.time] for s in spec.streams]
-    digest = hashlib.sha256(repr((columns, spec.key_types)).encode()).hexdigest()[:12]
-    stored = [sorted(layout.stored) for layout in layouts]
-    needed = hashlib.sha256(repr(stored).encode()).hexdigest()[:12]
-    windows = [None if window is None else durations.format(window) for window in spec.windows]
-    within = f"; within {' and '.join(map(str, windows))}" if any(spec.preserved) else ""
-    emits = "; punctuations are emitted" if spec.emit_punctuations else ""
-    return (
-        f"{spec.how} join of {streams}{within}{emits}; spark.sql.shuffle.partitions {shards}; "
-        f"column names and types {digest}; stored columns {needed}"
-    )
+    facts: dict[str, str | list[str]] = {
+        "join type": spec.how,
+        "streams": ", ".join(stream.name for stream in spec.streams),
+        "types of the key": list(spec.key_types),
+    }
+    for stream, keys, window, layout in zip(
+        spec.streams, spec.keys, spec.windows, layouts, strict=True
+    ):
+        facts[f"key of {stream.name}"] = list(keys)
+        facts[f"time of {stream.name}"] = stream.time or "none"
+        facts[f"columns of {stream.name}"] = [f"{c.name} {c.type}" for c in stream.columns]
+        facts[f"stored columns of {stream.name}"] = sorted(layout.stored)
+        if any(spec.preserved):
+            length = "none" if window is None else durations.format(window)
+            facts[f"window of {stream.name}"] = length
+    if spec.emit_punctuations:
+        facts["punctuations"] = "emitted"
+    return fingerprint_of(facts)

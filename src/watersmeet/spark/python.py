@@ -1,0 +1,109 @@
+"""The Python that runs our functions in Spark's workers: it needs Watersmeet, as the driver does.
+
+Invariant: a Python that lacks it is named in one sentence, together with what it lacks. If it is
+on this machine, that is found out when the join is planned; elsewhere, in the first task. So what
+travels to a worker is wrapped (:class:`Travelling`): what opens it there needs nothing but the
+standard library, and says what is missing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+
+from watersmeet.errors import SessionError
+
+#: What our functions import in a worker.
+NEEDED = ("watersmeet", "pyspark", "pyarrow", "polars", "numpy", "pandas", "google.protobuf")
+_VARIABLE = "PYSPARK_PYTHON"
+_PROBE = """
+import importlib.util, json, sys
+def found(name):
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
+names = sys.argv[1].split(",")
+print(json.dumps([list(sys.version_info[:2]), [name for name in names if not found(name)]]))
+"""
+_SECONDS = 60
+
+
+def use_this_python(spark: SparkSession) -> None:
+    """On a local master, workers run the Python that runs now, unless the user chose another
+    one: that must have what it needs."""
+    context = spark.sparkContext
+    if not context.master.startswith("local"):
+        return
+    chosen = os.environ.get(_VARIABLE) or context.getConf().get("spark.pyspark.python")
+    if chosen is None:
+        context.pythonExec = sys.executable
+    elif chosen != sys.executable:
+        check_python(chosen, paths=os.environ.get("PYTHONPATH", ""))
+
+
+@cache
+def check_python(executable: str, *, paths: str) -> None:
+    """Refuse a Python, on this machine, that cannot run our functions. (``paths`` are where it
+    looks for packages besides its own: with others, it is asked again.)"""
+    command = [executable, "-c", _PROBE, ",".join(NEEDED)]
+    remedy = (
+        f"Unset {_VARIABLE}, so that {sys.executable} is used, which runs now; or install "
+        "Watersmeet there too"
+    )
+    try:
+        run = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=True)
+        version, missing = json.loads(run.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        raise SessionError(
+            f"{_VARIABLE} is {executable!r}, which does not run as a Python: {error}. {remedy}."
+        ) from error
+    if missing:
+        raise SessionError(
+            f"{_VARIABLE} is {executable!r}, a Python that lacks {', '.join(missing)}. {remedy}."
+        )
+    if tuple(version) != sys.version_info[:2]:
+        ours = ".".join(map(str, sys.version_info[:2]))
+        raise SessionError(
+            f"{_VARIABLE} is {executable!r}, Python {'.'.join(map(str, version))}, and this one is "
+            f"Python {ours}: Spark needs the same version in both. {remedy}."
+        )
+
+
+class Travelling:
+    """What is sent to Spark's workers. There it is opened by a function that travels with it."""
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return _opened, (cloudpickle.dumps((type(self), vars(self))),)
+
+
+def _opened(pickled: bytes) -> Any:
+    import pickle
+    import platform
+    import sys
+
+    try:
+        kind, fields = pickle.loads(pickled)
+    except ModuleNotFoundError as error:
+        version = ".".join(str(number) for number in sys.version_info[:2])
+        message = (
+            f"the Python of a Spark worker, {sys.executable} (Python {version}) on "
+            f"{platform.node()}, lacks the package {error.name!r}: install Watersmeet in it, or "
+            "have PYSPARK_PYTHON name one that has it, on every host"
+        )
+        raise ModuleNotFoundError(message, name=error.name) from None
+    opened = object.__new__(kind)
+    opened.__dict__.update(fields)
+    return opened
+
+
+# Pickled by what it does, not by its name: a worker that lacks Watersmeet would not find it.
+_opened.__module__ = "__main__"

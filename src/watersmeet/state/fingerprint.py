@@ -1,0 +1,57 @@
+"""A query's fingerprint: what must not change about it while its checkpoint is in use.
+
+Invariant: two queries may share state if and only if their fingerprints are equal. A fingerprint is
+text, kept in the manifest: facts by name, as JSON. So where two of them differ, that can be said
+in words.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+#: What is known of a query: each fact by its name, as text or as a list of such.
+Facts = Mapping[str, str | Sequence[str]]
+
+
+def fingerprint_of(facts: Facts) -> str:
+    """The facts as a fingerprint."""
+    return json.dumps(facts, separators=(",", ":"))
+
+
+def differences(before: str, now: str) -> list[str]:
+    """What is different now, in words.
+
+    >>> differences(
+    ...     fingerprint_of({"window of views": "5 min", "columns of views": ["a int", "b int"]}),
+    ...     fingerprint_of({"window of views": "1 h", "columns of views": ["a int", "c int"]}),
+    ... )
+    ['window of views: was 5 min, now 1 h', 'columns of views: c int is new, b int is missing']
+    """
+    old, new = _facts(before), _facts(now)
+    names = [*old, *(name for name in new if name not in old)]
+    return [
+        f"{name}: {_change(old.get(name, 'none'), new.get(name, 'none'))}"
+        for name in names
+        if old.get(name) != new.get(name)
+    ]
+
+
+def _facts(fingerprint: str) -> Facts:
+    try:
+        facts = json.loads(fingerprint)
+    except ValueError:
+        facts = None
+    return facts if isinstance(facts, dict) else {"query": fingerprint}
+
+
+def _change(old: str | Sequence[str], new: str | Sequence[str]) -> str:
+    if isinstance(old, str) or isinstance(new, str):
+        return f"was {_text(old)}, now {_text(new)}"
+    added = [f"{item} is new" for item in new if item not in old]
+    removed = [f"{item} is missing" for item in old if item not in new]
+    return ", ".join(added + removed) or f"was {_text(old)}, now in the order {_text(new)}"
+
+
+def _text(fact: str | Sequence[str]) -> str:
+    return fact if isinstance(fact, str) else ", ".join(fact)

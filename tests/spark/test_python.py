@@ -1,0 +1,71 @@
+"""A Python that lacks what our functions need is named in one sentence."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import py4j
+import pyspark
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+
+import watersmeet as wm
+from watersmeet.errors import SessionError
+from watersmeet.rows.route import ByKey
+from watersmeet.spark.capsule import Pack
+from watersmeet.spark.python import check_python
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Path:
+    """A Python that has Spark's packages and no others, as a worker without Watersmeet has."""
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    for package in (pyspark, py4j):
+        (packages / package.__name__).symlink_to(Path(package.__file__).parent)
+    executable = tmp_path / "python"
+    executable.write_text(
+        f'#!/bin/sh\nPYTHONPATH={packages} exec {sys.executable} -S "$@"\n', encoding="utf8"
+    )
+    executable.chmod(0o755)
+    return executable
+
+
+def test_a_python_of_this_machine_is_asked_what_it_lacks(bare: Path, tmp_path: Path) -> None:
+    check_python(sys.executable, paths="")
+    with pytest.raises(SessionError) as caught:
+        check_python(str(bare), paths="")
+    message = str(caught.value)
+    assert f"PYSPARK_PYTHON is '{bare}', a Python that lacks watersmeet, pyarrow, " in message
+    assert f"so that {sys.executable} is used" in message
+    with pytest.raises(SessionError, match="does not run as a Python"):
+        check_python(str(tmp_path / "none"), paths="")
+
+
+def test_a_worker_that_lacks_watersmeet_says_so(bare: Path) -> None:
+    sent = cloudpickle.dumps(Pack(1, ByKey(), (0,)))
+    code = "import pickle, sys; pickle.loads(sys.stdin.buffer.read())"
+    run = subprocess.run([bare, "-c", code], input=sent, capture_output=True)
+    last = run.stderr.decode().splitlines()[-1]
+    assert "lacks the package 'watersmeet': install Watersmeet in it" in last
+    assert f"{Path(sys.executable).name}" in last
+    assert cloudpickle.loads(sent) == Pack(1, ByKey(), (0,))
+
+
+@pytest.mark.spark
+def test_on_a_local_master_workers_run_this_python_unless_another_is_chosen(
+    spark: SparkSession, bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = spark.createDataFrame([(1,)], "k bigint")
+    streams = [wm.stream(rows, "a"), wm.stream(rows, "b")]
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "python3")
+    monkeypatch.delitem(os.environ, "PYSPARK_PYTHON")
+    wm.join(streams, on="k")
+    assert spark.sparkContext.pythonExec == sys.executable
+    monkeypatch.setitem(os.environ, "PYSPARK_PYTHON", str(bare))
+    with pytest.raises(SessionError, match="lacks watersmeet"):
+        wm.join(streams, on="k")

@@ -1,0 +1,34 @@
+"""What has changed about a query is said in words."""
+
+from __future__ import annotations
+
+from watersmeet.state.fingerprint import differences, fingerprint_of
+
+VIEWS = {"window of views": "5 min", "columns of views": ["ad int", "price double"]}
+
+
+def changes(**facts: str | list[str]) -> list[str]:
+    now = {**VIEWS, **{name.replace("_", " "): fact for name, fact in facts.items()}}
+    return differences(fingerprint_of(VIEWS), fingerprint_of(now))
+
+
+def test_equal_fingerprints_do_not_differ() -> None:
+    assert changes() == []
+
+
+def test_a_fact_is_shown_as_it_was_and_as_it_is() -> None:
+    assert changes(window_of_views="10 min") == ["window of views: was 5 min, now 10 min"]
+    assert changes(punctuations="emitted") == ["punctuations: was none, now emitted"]
+
+
+def test_of_a_list_what_is_new_and_what_is_missing_is_shown() -> None:
+    assert changes(columns_of_views=["ad bigint", "price double", "at timestamp"]) == [
+        "columns of views: ad bigint is new, at timestamp is new, ad int is missing"
+    ]
+    assert changes(columns_of_views=["price double", "ad int"]) == [
+        "columns of views: was ad int, price double, now in the order price double, ad int"
+    ]
+
+
+def test_any_text_can_be_a_fingerprint() -> None:
+    assert differences("a join", "another") == ["query: was a join, now another"]
