@@ -181,6 +181,7 @@ def plan(
     violations: Violations = "fail",
     emit_punctuations: bool = False,
     tuning: Tuning | None = None,
+    event_time: str | None = None,
 ) -> Plan:
     """Plan a join without running it; takes what :func:`join` takes."""
     for position, given in enumerate(streams):
@@ -203,6 +204,7 @@ def plan(
         violations=violations,
         emit_punctuations=emit_punctuations,
         tuning=tuning,
+        event_time=event_time,
     )
     session.check(streams[0].df.sparkSession)
     return Plan(planned, tuple(streams))
@@ -263,11 +265,17 @@ def join(*args: Any, **kwargs: Any) -> DataFrame:
         leaves when all results that it covers have left.
     tuning
         How the join works, where every way gives the same result: :class:`Tuning`.
+    event_time
+        Whose time is the event time that Spark goes on with after the join, as ``event_time``: a
+        stream's, by its name, or ``"greatest"``. By default an inner join's is the greatest, and
+        other joins have none. Spark's watermark is then held back by the window of that stream
+        (with ``"greatest"``, by the windows of the streams that the join preserves): what follows
+        in the same query waits that much longer.
 
     Returns
     -------
     DataFrame
         The key columns, then every stream's other columns; an inner join of
-        streams with time ends with ``event_time``.
+        streams with time, or one with ``event_time``, ends with ``event_time``.
     """
     return plan(*args, **kwargs).dataframe()

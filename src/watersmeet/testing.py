@@ -358,6 +358,6 @@ def _check_condition(name: str, stream: LocalStream) -> None:
 
 
 def _output_type(column: OutputColumn, schemas: Sequence[pa.Schema]) -> pa.DataType:
-    if column.key is None and column.stream is not None:
+    if column.key is None and column.stream is not None and column.column is not None:
         return schemas[column.stream].field(column.column).type
     return arrow_type(column.type)

@@ -727,3 +727,40 @@ def test_shared_column_names_get_the_prefix_that_is_asked_for(
 
 def test_a_prefix_that_is_no_text_is_refused() -> None:
     assert "prefix=3 is not a string" in refusal(PlanError, replace(VIEWS, prefix=3), CLICKS)
+
+
+@pytest.mark.parametrize(
+    ("how", "event_time", "hold"),
+    [
+        ("inner", None, 0),
+        ("inner", "greatest", 0),
+        ("inner", "clicks", 1),
+        ("left", "greatest", 5),
+        ("left", "clicks", 1),
+        ("right", "greatest", 1),
+        ("full", "greatest", 5),
+        ("semi", "views", 5),
+        ("anti", "greatest", 5),
+    ],
+)
+def test_sparks_watermark_is_held_back_as_far_as_results_may_be_behind_the_joins(
+    how: str, event_time: str | None, hold: int
+) -> None:
+    within = {"views": "5 minutes", "clicks": "1 minute"}
+    spec = plan(how=how, within=within, event_time=event_time)
+    assert spec.hold == hold * MINUTE
+    assert spec.output[-1].name == "event_time"
+
+
+def test_an_event_time_that_cannot_be_carried_on_is_refused() -> None:
+    assert "'views'" in refusal(PlanError, how="semi", event_time="clicks")
+    assert "Did you mean 'views'?" in refusal(PlanError, how="left", event_time="view")
+    own = replace(CLICKS, watermarked=True)
+    message = refusal(TimeColumnError, VIEWS, own, how="left", event_time="views")
+    assert "held back" in message or "holds Spark's watermark back by 5 min" in message
+    assert "Give delay=... to wm.stream instead of withWatermark" in message
+    untimed = replace(CLICKS, time=None, delay=None)
+    refused = {"within": None, "unbounded": True, "event_time": "greatest"}
+    assert "clicks has none" in refusal(TimeColumnError, VIEWS, untimed, **refused)
+    timed = {"within": None, "unbounded": True, "event_time": "views"}
+    assert "Give within=..." in refusal(WindowError, **timed)

@@ -30,6 +30,7 @@ from watersmeet.errors import (
 from watersmeet.plan.arguments import by_stream, check_flag, one_of
 from watersmeet.plan.backend import Backend
 from watersmeet.plan.budget import checked_budget
+from watersmeet.plan.event_time import check_hold, event_time_of
 from watersmeet.plan.join import (
     JoinPlan,
     check_where,
@@ -79,6 +80,7 @@ def equi_spec(
     violations: str = "fail",
     emit_punctuations: bool = False,
     tuning: Tuning | None = None,
+    event_time: str | None = None,
     unlimited: Sequence[str] = (),
 ) -> EquiSpec:
     """The spec of an equality join of streams; or what is wrong with the call.
@@ -120,7 +122,9 @@ def equi_spec(
         violations=one_of(violations, VIOLATIONS, argument="violations"),
         emit_punctuations=emit_punctuations,
         tuning=_tuning(streams, tuning),
+        event_time=event_time_of(streams, how, event_time),
     )
+    check_hold(spec)
     return replace(spec, output=result_columns(spec))
 
 

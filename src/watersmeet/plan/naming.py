@@ -8,8 +8,8 @@ The result of a join of ``views(ad_id, price, at)`` and ``clicks(ad_id, price, u
 
     ad_id  views_price  at  clicks_price  user  event_time
     ───┬─  ──────────────┬────────────────────  ─────┬────
-     keys    other columns, prefixed where the      inner joins only
-             bare name would not be unique
+     keys    other columns, prefixed where the      inner joins, and
+             bare name would not be unique          where it is asked for
 """
 
 from __future__ import annotations
@@ -50,18 +50,27 @@ def resolve(stream: StreamSpec, name: str, *, argument: str) -> Column:
 
 def result_columns(spec: EquiSpec) -> tuple[OutputColumn, ...]:
     """The columns of the join's result, in order; the spec's own ``output`` is not read."""
+    event_time = (_event_time(spec),) if spec.carries_event_time else ()
     if spec.how in ("semi", "anti"):
-        return _first_stream_columns(spec)
+        output = _first_stream_columns(spec) + event_time
+        _check_unique(spec, output)
+        return output
     keys = tuple(
         OutputColumn(name, type, stream=0, column=name, key=position)
         for position, (name, type) in enumerate(zip(spec.keys[0], spec.key_types, strict=True))
     )
     flag = (OutputColumn(IS_PUNCTUATION, "boolean"),) if spec.emit_punctuations else ()
-    event_time = (OutputColumn(EVENT_TIME, "timestamp"),) if spec.carries_event_time else ()
     others = _other_columns(spec, reserved=keys + flag + event_time)
     output = keys + others + flag + event_time
     _check_unique(spec, output)
     return output
+
+
+def _event_time(spec: EquiSpec) -> OutputColumn:
+    names = [stream.name for stream in spec.streams]
+    if spec.event_time not in names:
+        return OutputColumn(EVENT_TIME, "timestamp")
+    return OutputColumn(EVENT_TIME, "timestamp", stream=names.index(spec.event_time))
 
 
 def _first_stream_columns(spec: EquiSpec) -> tuple[OutputColumn, ...]:
@@ -144,7 +153,7 @@ def _were_twins(one: OutputColumn, other: OutputColumn) -> bool:
 
 
 def _origin(spec: EquiSpec, column: OutputColumn) -> str:
-    if column.stream is None:
+    if column.column is None or column.stream is None:
         return "the event time of the join"
     return f"{spec.streams[column.stream].name}.{column.column}"
 

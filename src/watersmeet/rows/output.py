@@ -47,8 +47,10 @@ def sources(output: Sequence[OutputColumn], layouts: Sequence[RowLayout]) -> tup
     def source(column: OutputColumn) -> Source:
         if column.key is not None:
             return Source(key=column.key)
-        if column.stream is None or column.column is None:
+        if column.stream is None:
             return Source(punctuation=column.name == IS_PUNCTUATION)
+        if column.column is None:
+            return Source(stream=column.stream, stored=TIME)
         return Source(stream=column.stream, stored=layouts[column.stream].stored[column.column])
 
     return tuple(source(column) for column in output)

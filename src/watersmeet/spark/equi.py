@@ -22,6 +22,7 @@ from watersmeet.spark.query import Hop, Source, run
 from watersmeet.spec.equi import EquiSpec
 from watersmeet.spec.output import EVENT_TIME
 from watersmeet.spec.policy import EquiPolicy
+from watersmeet.spec.stream import StreamSpec
 
 
 def build(
@@ -42,7 +43,7 @@ def build(
         Source(
             encoded(df, given.rows),
             ByKey(),
-            stream.delay if stream.time and spec.streaming and not stream.watermarked else None,
+            _delay(spec, stream),
         )
         for df, stream, given in zip(frames, spec.streams, layout.inputs, strict=True)
     ]
@@ -54,8 +55,16 @@ def build(
         shards=policy.shards,
         streaming=spec.streaming,
         timers=spec.timers,
+        hold=spec.hold,
     )
     return _with_event_time(spec, results) if spec.carries_event_time else results
+
+
+def _delay(spec: EquiSpec, stream: StreamSpec) -> int | None:
+    """The delay of the watermark to set on a stream, if it has none of its own."""
+    if not spec.streaming or stream.time is None or stream.watermarked:
+        return None
+    return (stream.delay or 0) + spec.hold
 
 
 def _resized(layout: EquiLayout, shards: int) -> EquiJoin:
@@ -80,7 +89,7 @@ def _with_event_time(spec: EquiSpec, results: DataFrame) -> DataFrame:
     join in the same query can use the watermark."""
     if not spec.streaming:
         return results
-    metadata = {WATERMARK: durations.milliseconds(spec.delay)}
+    metadata = {WATERMARK: durations.milliseconds(spec.delay + spec.hold)}
     marked = F.col(EVENT_TIME).alias(EVENT_TIME, metadata=metadata)
     others = [F.col(quoted(column.name)) for column in spec.output if column.name != EVENT_TIME]
     return results.select(*others, marked)

@@ -7,6 +7,7 @@ with state whenever the watermark has moved. Everything that is kept goes to a
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ from watersmeet.spark.chunks import chunks
 from watersmeet.spark.counters import report
 from watersmeet.spark.exits import Exit, report_row, with_report
 from watersmeet.spark.frames import to_frame
-from watersmeet.spark.python import Travelling
+from watersmeet.spark.python import HIDE_TRACEBACK, Travelling
 from watersmeet.spark.shards import ids_in_task
 from watersmeet.spark.store import SparkStore
 from watersmeet.spark.worker import settle
@@ -42,7 +43,8 @@ class Processor(Travelling, StatefulProcessor):
     """Steps an operator. Spark knows its shards by ``ids``. ``resized`` gives the operator for
     another number of shards, if it depends on that. ``streaming`` is false for batch
     DataFrames: all rows come in one call, and then nothing comes any more. ``timers`` says
-    that there is a watermark to wait for."""
+    that there is a watermark to wait for, and ``hold`` how far Spark's is held back behind the
+    operator's, in milliseconds."""
 
     def __init__(
         self,
@@ -54,6 +56,7 @@ class Processor(Travelling, StatefulProcessor):
         resized: Callable[[int], Operator] | None = None,
         streaming: bool,
         timers: bool,
+        hold: int = 0,
     ) -> None:
         self._operator = operator
         self._exit = leave
@@ -62,6 +65,7 @@ class Processor(Travelling, StatefulProcessor):
         self._resized = resized
         self._streaming = streaming
         self._timers = timers
+        self._hold = hold
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         settle()
@@ -96,7 +100,7 @@ class Processor(Travelling, StatefulProcessor):
         state = self._operator.open(self._store, shard, self._cache)
         counters = self._operator.counters()
         watermark_ms = timer_values.getCurrentWatermarkInMs()
-        watermark = watermark_ms * 1000 if watermark_ms > 0 else None
+        watermark = (watermark_ms + self._hold) * 1000 if watermark_ms > 0 else None
         emitted = self._emitted(chunks, watermark, state, counters)
         for rows in self._exit.batches(emitted, first=shard.number == 0):
             yield to_frame(with_report(rows))
@@ -140,11 +144,11 @@ class Processor(Travelling, StatefulProcessor):
 
 
 def _briefly(frames: Iterator[DataFrameLike]) -> Iterator[DataFrameLike]:
-    """The same frames. An error of ours says all there is to say: where in our code it was raised
-    would only be in the reader's way, as Spark shows the traceback before the message."""
+    """The same frames. An error of ours says all there is to say: the lines of code that led to it
+    would only stand before it. (A worker that has failed takes no further task.)"""
     try:
         yield from frames
-    except InternalError:
-        raise
     except WatersmeetError as error:
-        raise error.with_traceback(None)  # noqa: B904
+        if error.__cause__ is None and not isinstance(error, InternalError):
+            os.environ[HIDE_TRACEBACK] = "1"
+        raise

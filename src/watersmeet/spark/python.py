@@ -35,13 +35,15 @@ names = sys.argv[1].split(",")
 print(json.dumps([list(sys.version_info[:2]), [name for name in names if not found(name)]]))
 """
 _SECONDS = 60
+#: With this variable set, a worker that fails sends the error's message only.
+HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
 
 
 def use_this_python(spark: SparkSession) -> None:
     """On a local master, workers run the Python that runs now, unless the user chose another
     one: that must have what it needs."""
     context = spark.sparkContext
-    if not context.master.startswith("local"):
+    if not str(context.master).startswith("local"):
         return
     chosen = os.environ.get(_VARIABLE) or context.getConf().get("spark.pyspark.python")
     if chosen is None:
@@ -82,10 +84,12 @@ class Travelling:
     """What is sent to Spark's workers. There it is opened by a function that travels with it."""
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        return _opened, (cloudpickle.dumps((type(self), vars(self))),)
+        pickled = cloudpickle.dumps((type(self), vars(self)))  # type: ignore[no-untyped-call]
+        return _opened, (pickled,)
 
 
 def _opened(pickled: bytes) -> Any:
+    import os
     import pickle
     import platform
     import sys
@@ -99,6 +103,7 @@ def _opened(pickled: bytes) -> Any:
             f"{platform.node()}, lacks the package {error.name!r}: install Watersmeet in it, or "
             "have PYSPARK_PYTHON name one that has it, on every host"
         )
+        os.environ["SPARK_HIDE_TRACEBACK"] = "1"
         raise ModuleNotFoundError(message, name=error.name) from None
     opened = object.__new__(kind)
     opened.__dict__.update(fields)

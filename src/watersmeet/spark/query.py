@@ -67,9 +67,11 @@ def run(
     shards: int,
     streaming: bool,
     timers: bool,
+    hold: int = 0,
 ) -> DataFrame:
     """The results of a chain of operators, as a DataFrame of that schema, streaming or batch as
-    the sources are. ``timers``: is there a watermark to wait for?"""
+    the sources are. ``timers``: is there a watermark to wait for? ``hold`` is how far Spark's is
+    held back behind that of the operators, in microseconds; the delays of the sources have it."""
     for hop, following in pairwise(hops):
         handed, taken = len(hop.onward), len(following.operator.inputs)
         assert handed == taken, f"a hop hands on {handed} inputs, the next one takes {taken}"
@@ -91,6 +93,7 @@ def run(
                 resized=hop.resized,
                 streaming=streaming,
                 timers=timers,
+                hold=durations.milliseconds(hold),
             ),
             outputStructType=T.StructType([*given, counters.FIELD]),
             outputMode="append",

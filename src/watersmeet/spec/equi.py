@@ -13,6 +13,9 @@ from watersmeet.spec.tuning import Tuning
 Violations = Literal["fail", "drop", "keep"]
 VIOLATIONS: tuple[str, ...] = get_args(Violations)
 
+#: Said of a result's event time: it is the greatest of the times of its rows.
+GREATEST = "greatest"
+
 #: Spark types of a single key whose value serves as its code.
 _EXACT_TYPES = frozenset({"tinyint", "smallint", "int", "bigint", "date", "timestamp"})
 
@@ -22,7 +25,8 @@ class EquiSpec(JoinSpec):
     """A planned equality join.
 
     ``keys[i]`` are stream i's key columns, aligned over the streams; ``key_types`` are the
-    types they are compared in.
+    types they are compared in. ``event_time`` says whose time is the result's: a stream's, by name,
+    or the greatest; None: an inner join's is the greatest, other joins have none.
     """
 
     keys: tuple[tuple[str, ...], ...]
@@ -30,6 +34,28 @@ class EquiSpec(JoinSpec):
     violations: str = "fail"
     emit_punctuations: bool = False
     tuning: Tuning = Tuning()  # noqa: RUF009
+    event_time: str | None = None
+
+    @property
+    def carries_event_time(self) -> bool:
+        return self.event_time is not None or super().carries_event_time
+
+    @property
+    def held_windows(self) -> tuple[int | None, ...]:
+        """The windows by which results may be behind the watermark: see
+        :mod:`watersmeet.plan.event_time`."""
+        return tuple(
+            window
+            for stream, window, preserved in zip(
+                self.streams, self.windows, self.preserved, strict=True
+            )
+            if self.event_time == stream.name or (self.event_time == GREATEST and preserved)
+        )
+
+    @property
+    def hold(self) -> int:
+        """How far Spark's watermark is held back behind the join's own, in microseconds."""
+        return max((window or 0 for window in self.held_windows), default=0)
 
     @property
     def exact(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: The column that carries an inner join's event time; always the last of the result.
+#: The column that carries a join's event time; always the last of the result.
 EVENT_TIME = "event_time"
 #: The column that tells a punctuation from a row of the result.
 IS_PUNCTUATION = "is_punctuation"
@@ -14,9 +14,10 @@ IS_PUNCTUATION = "is_punctuation"
 class OutputColumn:
     """A column of the result.
 
-    ``stream`` and ``column`` name the source; both are None for ``event_time`` and
-    ``is_punctuation``. For a key column, ``key`` is its position among the keys and the value
-    is taken from whichever stream has the row.
+    ``stream`` and ``column`` name the source. Both are None for ``is_punctuation``, and for
+    ``event_time`` if it is the greatest of the times; with a ``stream`` alone, it is that stream's
+    time. For a key column, ``key`` is its position among the keys and the value is taken from
+    whichever stream has the row.
     """
 
     name: str

@@ -185,6 +185,8 @@ def fingerprint(spec: EquiSpec, layouts: Sequence[RowLayout]) -> str:
         if any(spec.preserved):
             length = "none" if window is None else durations.format(window)
             facts[f"window of {stream.name}"] = length
+    if spec.hold:
+        facts["Spark's watermark held back by"] = durations.format(spec.hold)
     if spec.emit_punctuations:
         facts["punctuations"] = "emitted"
     return fingerprint_of(facts)

@@ -14,7 +14,7 @@ from watersmeet import durations, sizes
 from watersmeet.plan.equi import EquiPlan
 from watersmeet.plan.explain.tree import Node
 from watersmeet.plan.explain.where import reading
-from watersmeet.spec.equi import EquiSpec
+from watersmeet.spec.equi import GREATEST, EquiSpec
 from watersmeet.spec.output import EVENT_TIME
 from watersmeet.spec.policy import EquiPolicy
 from watersmeet.spec.stream import StreamSpec
@@ -338,18 +338,31 @@ def _event_time(spec: EquiSpec) -> Node:
             if spec.streaming
             else "a plain column in a batch"
         )
-        return Node(f"event time: carried on as `{EVENT_TIME}`, the greatest of the times; {use}")
-    if not spec.streaming:
-        return Node(f"event time: no `{EVENT_TIME}`; only inner joins of timed inputs have it")
+        whose = "the greatest of the times"
+        if spec.event_time not in (None, GREATEST):
+            whose = f"the time of {spec.event_time}"
+        held = [
+            Node(
+                f"Spark's watermark is held back by {durations.format(spec.hold)}: what follows "
+                "waits that much longer; the join does not"
+            )
+        ]
+        carried = f"event time: carried on as `{EVENT_TIME}`, {whose}; {use}"
+        return Node(carried, held if spec.hold and spec.streaming else [])
     if spec.how == "inner":
         untimed = ", ".join(stream.name for stream in spec.streams if stream.time is None)
         return Node(f"event time: not carried on, as there is no time in: {untimed}")
+    if not spec.streaming:
+        return Node(f"event time: no `{EVENT_TIME}`; event_time='{spec.streams[0].name}' adds it")
     why = (
         "a row may find its first match long after its own time"
         if spec.how == "semi"
         else "an unmatched row is emitted only when the watermark has passed its time"
     )
-    return Node(f"event time: not carried on: {why}, and would count as late from then on")
+    return Node(
+        f"event time: not carried on: {why}; event_time='{spec.streams[0].name}' carries it on, "
+        "and holds Spark's watermark back"
+    )
 
 
 def _deadline(spec: EquiSpec, position: int, lengths: Sequence[int | None] | None = None) -> str:

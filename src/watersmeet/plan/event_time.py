@@ -1,0 +1,75 @@
+"""The event time of a result: whose time it is, and whether Spark can go on with it.
+
+What comes after a join in the same query drops rows behind Spark's watermark of the micro-batch
+before. So every result must be above it. Let w be the watermark that the join works by, and w' its
+value in the micro-batch before. A combination leaves when its last row arrives, which is above w:
+
+- Its greatest time is above w. So an inner join's is, without further ado.
+- The time of its row of stream i is above w - W(i), as rows wait no longer than their window.
+- An unmatched row of stream i leaves as soon as time + W(i) <= w, and w' had not come that far: its
+  time is above w' - W(i).
+
+So Spark's watermark is *held back* behind the join's, by the longest of these windows: it is then
+w' - W(i) or less when such a row leaves. What follows gives its windows out later by as much, as
+after Spark's own outer join. The join itself waits for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from watersmeet import durations
+from watersmeet.errors import PlanError, TimeColumnError, WindowError, did_you_mean
+from watersmeet.spec.equi import GREATEST, EquiSpec
+from watersmeet.spec.stream import StreamSpec
+
+
+def event_time_of(streams: Sequence[StreamSpec], how: str, given: object) -> str | None:
+    """Whose time the result's event time is: a stream's, by name, or the greatest; None: as the
+    join type has it."""
+    if given is None:
+        return None
+    names = [stream.name for stream in streams]
+    shown = names[:1] if how in ("semi", "anti") else [*names, GREATEST]
+    if given in shown:
+        _check_timed(streams, str(given))
+        return str(given)
+    if given == GREATEST:
+        _check_timed(streams, names[0])
+        return names[0]  # the only one in the result
+    raise PlanError(
+        f"event_time={given!r} is none of {', '.join(map(repr, shown))}: name the stream whose "
+        f"time is the result's.{did_you_mean(str(given), shown)}"
+    )
+
+
+def _check_timed(streams: Sequence[StreamSpec], given: str) -> None:
+    untimed = [stream.name for stream in streams if stream.time is None]
+    if untimed:
+        raise TimeColumnError(
+            f"event_time={given!r} needs the times of all streams, and {', '.join(untimed)} has "
+            "none. Give time=... and delay=... to wm.stream."
+        )
+
+
+def check_hold(spec: EquiSpec) -> None:
+    """Can Spark's watermark be held back for this join?"""
+    if not spec.streaming or spec.event_time is None:
+        return
+    if None in spec.held_windows:
+        raise WindowError(
+            f"event_time={spec.event_time!r}: without `within`, nothing says how far behind the "
+            "watermark the times of results may be. Give within=..., or leave event_time out."
+        )
+    own = [stream for stream in spec.streams if stream.watermarked]
+    if own and spec.hold:
+        delays = " and ".join(
+            f"{stream.name}, {durations.format(stream.delay or 0)}" for stream in own
+        )
+        raise TimeColumnError(
+            f"event_time={spec.event_time!r} holds Spark's watermark back by "
+            f"{durations.format(spec.hold)}, and that of a stream that brings its own cannot be "
+            f"({delays}). Give delay=... to wm.stream instead of withWatermark; or, if the stream "
+            "comes out of another join, leave event_time out, and write this result to a table or "
+            "topic that another query reads."
+        )

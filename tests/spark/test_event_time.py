@@ -1,0 +1,138 @@
+"""What follows a join in the same query can go on with its event time: nothing is dropped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import watersmeet as wm
+from tests.oracle import Stream, assert_same_rows, sql_join
+from tests.spark.streams import SECOND, events, read, run, without_end, write
+
+pytestmark = pytest.mark.spark
+
+DELAY = "1 minute"
+VIEW_WAITS, CLICK_WAITS = 100, 45
+WITHIN = {"views": f"{VIEW_WAITS} seconds", "clicks": f"{CLICK_WAITS} seconds"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files of views, clicks and sales: a row is at most 50 seconds out of order."""
+    folder = tmp_path_factory.mktemp("event-time")
+    for seed, name, time in (
+        (4, "views", "viewed"),
+        (5, "clicks", "clicked"),
+        (6, "sales", "sold"),
+    ):
+        given = {"key": "ad", "time": time, "value": name[:-1], "keys": 25, "null_times": False}
+        write(folder / name, events(seed, batches=6, **given))
+    return folder
+
+
+def stream(spark: SparkSession, folder: Path, name: str, time: str) -> wm.Stream:
+    return wm.stream(read(spark, folder / name), name, time=time, delay=DELAY)
+
+
+def joined(spark: SparkSession, folder: Path, how: str, event_time: str) -> DataFrame:
+    streams = [
+        stream(spark, folder, "views", "viewed"),
+        stream(spark, folder, "clicks", "clicked"),
+    ]
+    return wm.join(streams, on="ad", within=WITHIN, how=how, event_time=event_time)
+
+
+def accepted(spark: SparkSession, folder: Path, name: str) -> pa.Table:
+    return without_end([spark.read.parquet(str(folder / name)).toArrow()], "ad")
+
+
+def minutes(df: DataFrame, time: str) -> DataFrame:
+    """Rows counted by minute, in the same query."""
+    counted = df.groupBy(F.window(time, "1 minute")).count()
+    return counted.select(F.unix_micros("window.start").alias("minute"), "count")
+
+
+def minutes_of(times: pa.ChunkedArray) -> pa.Table:
+    micros = times.drop_null().cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
+    counted = pc.value_counts(pa.array(micros // (60 * SECOND) * (60 * SECOND)))
+    return pa.table({"minute": counted.field(0), "count": counted.field(1)})
+
+
+@pytest.mark.parametrize(
+    ("how", "event_time"),
+    [
+        ("inner", "clicks"),
+        ("left", "views"),
+        ("left", "greatest"),
+        ("right", "clicks"),
+        ("full", "greatest"),
+        ("semi", "views"),
+        ("anti", "greatest"),
+    ],
+)
+def test_an_aggregation_after_any_join_gets_every_row(
+    spark: SparkSession, folder: Path, how: str, event_time: str
+) -> None:
+    result = sql_join(
+        {
+            "views": Stream(
+                accepted(spark, folder, "views"), ["ad"], "viewed", VIEW_WAITS * SECOND
+            ),
+            "clicks": Stream(
+                accepted(spark, folder, "clicks"), ["ad"], "clicked", CLICK_WAITS * SECOND
+            ),
+        },
+        how=how,
+    )
+    times = {
+        "views": lambda: result.column("viewed"),
+        "clicks": lambda: result.column("clicked"),
+        "greatest": lambda: (
+            result.column("viewed")
+            if how == "anti"
+            else pc.max_element_wise(result.column("viewed"), result.column("clicked"))
+        ),
+    }
+    wanted = minutes_of(times[event_time]())
+    assert wanted.num_rows >= 6
+    assert_same_rows(run(minutes(joined(spark, folder, how, event_time), "event_time")), wanted)
+
+
+def test_sparks_own_left_join_gives_the_same_windows(spark: SparkSession, folder: Path) -> None:
+    views = read(spark, folder / "views").withWatermark("viewed", DELAY).alias("views")
+    clicks = read(spark, folder / "clicks").withWatermark("clicked", DELAY).alias("clicks")
+    condition = (
+        f"views.ad = clicks.ad AND clicked >= viewed - INTERVAL {CLICK_WAITS} SECONDS "
+        f"AND clicked <= viewed + INTERVAL {VIEW_WAITS} SECONDS"
+    )
+    native = views.join(clicks, F.expr(condition), "leftOuter")
+    ours = minutes(joined(spark, folder, "left", "views"), "event_time")
+    assert_same_rows(run(ours), run(minutes(native, "viewed")))
+
+
+def test_a_join_can_follow_a_left_join(spark: SparkSession, folder: Path) -> None:
+    left = joined(spark, folder, "left", "views")
+    seen = wm.stream(left.drop("viewed"), "seen", time="event_time")
+    sales = stream(spark, folder, "sales", "sold")
+    chain = wm.join([seen, sales], on="ad", within="30 seconds", name="seen and sold")
+    views, clicks, sold = (accepted(spark, folder, name) for name in ("views", "clicks", "sales"))
+    first = sql_join(
+        {
+            "views": Stream(views, ["ad"], "viewed", VIEW_WAITS * SECOND),
+            "clicks": Stream(clicks, ["ad"], "clicked", CLICK_WAITS * SECOND),
+        },
+        how="left",
+    )
+    second = sql_join(
+        {
+            "first": Stream(first, ["ad"], "viewed", 30 * SECOND),
+            "sales": Stream(sold, ["ad"], "sold", 30 * SECOND),
+        }
+    )
+    wanted = minutes_of(second.column("event_time"))
+    assert_same_rows(run(minutes(chain, "event_time")), wanted)
