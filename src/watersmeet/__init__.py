@@ -6,6 +6,7 @@ from watersmeet import errors
 from watersmeet.api import Plan, Stream, join, plan, predicate, stream
 from watersmeet.operators.base import Largest, StreamCounters
 from watersmeet.operators.equi.counters import EquiStreamCounters
+from watersmeet.spark.listener import Listener
 from watersmeet.spark.metrics import EquiMetrics, StepMetrics, metrics
 from watersmeet.spark.session import configure, local_session
 from watersmeet.spec.budget import Budget
@@ -20,6 +21,7 @@ __all__ = [
     "EquiMetrics",
     "EquiStreamCounters",
     "Largest",
+    "Listener",
     "Plan",
     "PredicateFunction",
     "Punctuation",

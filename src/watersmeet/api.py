@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from watersmeet.errors import PlanError, PredicateError, did_you_mean
 from watersmeet.plan import equi
 from watersmeet.plan.explain import explain
+from watersmeet.plan.policy import crowding
+from watersmeet.plan.streams import check_name, with_time
 from watersmeet.spark import session
 from watersmeet.spark.backend import SparkBackend
 from watersmeet.spark.equi import build, result_schema
@@ -32,20 +35,28 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Stream:
     """A DataFrame with a name and what is known about it; made by :func:`stream`."""
 
     df: DataFrame
     spec: StreamSpec
 
+    def __repr__(self) -> str:
+        time = f", time={self.spec.time!r}" if self.spec.time else ""
+        kind = "streaming" if self.spec.streaming else "batch"
+        return f"<{kind} {self.spec.name!r}{time}, columns: {', '.join(self.df.columns)}>"
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Plan:
     """A validated join that has not run yet; made by :func:`plan`."""
 
     plan: equi.EquiPlan
     streams: tuple[Stream, ...]
+
+    def __repr__(self) -> str:
+        return self.explain()
 
     @property
     def schema(self) -> StructType:
@@ -104,6 +115,7 @@ def stream(
         default the stream's name and an underscore: ``views_price``. With ``""`` the name stays
         as it is.
     """
+    check_name(name)
     spec = describe(
         df,
         name,
@@ -114,7 +126,7 @@ def stream(
     )
     check_punctuation(df, name, punctuation)
     spec = replace(spec, unique=unique, arrival=arrival, punctuation=punctuation, prefix=prefix)
-    return Stream(df, spec)
+    return Stream(df, with_time(spec))
 
 
 def predicate(
@@ -184,6 +196,7 @@ def plan(
     event_time: str | None = None,
 ) -> Plan:
     """Plan a join without running it; takes what :func:`join` takes."""
+    _check_list(streams)
     for position, given in enumerate(streams):
         if not isinstance(given, Stream):
             raise PlanError(
@@ -207,7 +220,15 @@ def plan(
         event_time=event_time,
     )
     session.check(streams[0].df.sparkSession)
+    crowded = crowding(planned.policy.shards, planned.policy.cores)
+    if crowded is not None and planned.spec.streaming:
+        warnings.warn(f"{planned.spec.name}: {crowded}.", stacklevel=2)
     return Plan(planned, tuple(streams))
+
+
+def _check_list(*streams: Any) -> None:
+    if len(streams) != 1 or isinstance(streams[0], Stream) or not isinstance(streams[0], Sequence):
+        raise PlanError("streams: give them as a list: wm.join([views, clicks], on=...).")
 
 
 def _takes_arguments_of(
@@ -278,4 +299,6 @@ def join(*args: Any, **kwargs: Any) -> DataFrame:
         The key columns, then every stream's other columns; an inner join of
         streams with time, or one with ``event_time``, ends with ``event_time``.
     """
+    if args:
+        _check_list(*args)
     return plan(*args, **kwargs).dataframe()

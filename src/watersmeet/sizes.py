@@ -8,6 +8,8 @@ from watersmeet.errors import BudgetError
 
 _UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 _UNITS |= {"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
+#: A number below it was not meant as bytes.
+_LEAST = 1 << 10
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]+)\s*")
 
 
@@ -27,6 +29,8 @@ def parse(value: object, *, argument: str) -> int:
         size = int(float(match[1]) * _UNITS[match[2].lower()])
     if size <= 0:
         raise BudgetError(f"{argument}={value!r} must be above 0. {example}")
+    if size < _LEAST:
+        raise BudgetError(f"{argument}={value!r} is {size} bytes, which holds no rows. {example}")
     return size
 
 

@@ -497,6 +497,7 @@ class TestHowTheStateIsHeld:
             (Budget(), "it limits nothing"),
             (Budget(memory="2 gallons"), "'2 gallons' is not a size"),
             (Budget(memory=0), "must be above 0"),
+            (Budget(memory=2), "memory=2 is 2 bytes"),
             (Budget(memory="2 GB", overflow="shred"), "Did you mean 'shed'"),
             (Budget(rate=-1, overflow="shed"), "rows a second above 0"),
             (Budget(rate="fast", overflow="shed"), "or 'measured'"),
@@ -655,7 +656,7 @@ def test_a_rate_is_divided_between_two_streams() -> None:
 
 def test_memory_is_for_any_number_of_streams() -> None:
     for overflow in ("spill", "shed", "fail"):
-        spec = plan(VIEWS, CLICKS, SALES, REFUNDS, budget=Budget(memory=10, overflow=overflow))
+        spec = plan(VIEWS, CLICKS, SALES, REFUNDS, budget=Budget(memory="1 MB", overflow=overflow))
         assert spec.budget is not None
 
 

@@ -77,7 +77,8 @@ inner join of views and clicks (streaming)
 │  ├─ views.ad_id = clicks.ad_id
 │  ├─ AND clicks.clicked_at - views.viewed_at <= 5 min
 │  ├─ AND views.viewed_at - clicks.clicked_at <= 0 s
-│  └─ AND (views.price < clicks.bid)
+│  ├─ AND (views.price < clicks.bid)
+│  └─ that is, a row of views matches rows of clicks from 0 s before it to 5 min after it
 ├─ keys (a null matches nothing)
 │  └─ views.ad_id (int), clicks.ad_id (bigint): compared as bigint
 ├─ stream views: 3 columns, time viewed_at, delay 10 s
@@ -169,6 +170,31 @@ def test_joins_that_do_not_carry_event_time_on_say_why(how: str, why: str) -> No
     assert "event time: not carried on" in text
     assert why in text
     assert "`event_time`" not in text
+    assert "event_time='views' carries it on" in text
+
+
+def test_a_join_that_holds_sparks_watermark_back_says_so() -> None:
+    text = explained(how="left", event_time="views")
+    assert "carried on as `event_time`, the time of views" in text
+    assert "Spark's watermark is held back by 5 min" in text
+    assert "held back" not in explained(event_time="greatest")
+
+
+def test_the_last_unmatched_rows_wait_for_the_watermark() -> None:
+    assert "when the input ends (availableNow, a pause)" in explained(how="anti")
+    assert "when the input ends" not in explained(how="inner")
+
+
+@pytest.mark.parametrize(("shards", "crowded"), [(16, False), (17, True), (200, True)])
+def test_far_more_shards_than_cores_are_warned_of(shards: int, crowded: bool) -> None:
+    class Shards(EightShards):
+        pass
+
+    Shards.shards = shards
+    text = explain(plan_join((VIEWS, CLICKS), Shards(), on="ad_id", within="5 minutes"))
+    warning = f"WARNING: {shards} shards on 2 cores"
+    assert (warning in text) is crowded
+    assert ('spark.conf.set("spark.sql.shuffle.partitions", 2)' in text) is crowded
 
 
 def test_an_inner_join_without_all_times_names_the_stream_that_has_none() -> None:

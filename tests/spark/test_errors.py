@@ -192,7 +192,7 @@ MISTAKES: dict[str, tuple[Callable[[DataFrame], Any], type[Exception], list[str]
             [timed(df, "a"), wm.stream(df.sparkSession.range(3).toDF("value"), "b")], on="value"
         ),
         errors.MixedInputError,
-        ["a is a streaming DataFrame", "b a batch one"],
+        ["a is a streaming DataFrame", "b a batch one", "wm.enrich", "joined.join(table, "],
     ),
     "within without time": (
         lambda df: wm.join([timed(df, "a"), wm.stream(df, "b")], on="value", within="1 minute"),
@@ -232,7 +232,27 @@ MISTAKES: dict[str, tuple[Callable[[DataFrame], Any], type[Exception], list[str]
     "no DataFrame": (
         lambda df: wm.stream([1, 2], "a"),  # type: ignore[arg-type]
         errors.PlanError,
-        ["'a'", "Spark DataFrame", "list"],
+        ["'a'", "Spark DataFrame, got builtins's list", "spark.createDataFrame"],
+    ),
+    "a misspelt time": (
+        lambda df: wm.stream(df, "a", time="timestmap", delay="1 second"),
+        errors.UnknownColumnError,
+        ["time of the stream 'a'", "Did you mean 'timestamp'?"],
+    ),
+    "a name with a space": (
+        lambda df: wm.stream(df, "ad views"),
+        errors.StreamNameError,
+        ["'ad views' is not an identifier"],
+    ),
+    "a column of our own": (
+        lambda df: wm.stream(df.withColumn("_watersmeet_report", F.lit(1)), "a"),
+        errors.PlanError,
+        ["'_watersmeet_report'", "Rename it"],
+    ),
+    "streams that are not in a list": (
+        lambda df: wm.join(timed(df, "a"), timed(df, "b"), on="value"),  # type: ignore[call-arg]
+        errors.PlanError,
+        ["give them as a list: wm.join([views, clicks], on=...)"],
     ),
     "a DataFrame that is no stream": (
         lambda df: wm.join([df, timed(df, "b")], on="value"),  # type: ignore[list-item]
@@ -286,3 +306,22 @@ def test_a_session_that_lacks_a_setting_is_told_so(spark: SparkSession) -> None:
     assert f'spark.conf.set("{PROVIDER}", "{ROCKSDB}")' in str(caught.value)
     session.conf.set(PROVIDER, ROCKSDB)
     assert wm.join(streams, on="id").columns == ["id"]
+
+
+def test_far_more_partitions_than_cores_are_warned_of(
+    spark: SparkSession, rates: DataFrame
+) -> None:
+    spark.conf.set("spark.sql.shuffle.partitions", 200)
+    try:
+        with pytest.warns(UserWarning, match="200 shards on 2 cores"):
+            join(rates)
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", 2)
+
+
+def test_streams_and_plans_are_shown_in_words(rates: DataFrame) -> None:
+    a, b = timed(rates, "a"), timed(rates, "b")
+    shown = "<streaming 'a', time='timestamp', columns: timestamp, value, name, day>"
+    assert repr(a) == shown
+    plan = wm.plan([a, b], on="value", within="1 minute")
+    assert repr(plan) == plan.explain()

@@ -39,8 +39,15 @@ def query(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Stre
     streams = [
         wm.stream(read(spark, folder / name), name, time="t", delay="10 seconds") for name in "ab"
     ]
+    heard: list[wm.StepMetrics] = []
+    listener = wm.Listener(heard.append)
+    spark.streams.addListener(listener)
     query = start(wm.join(streams, on="k", within="20 seconds", how="left", name="a with b"))
     rows = result(spark, query)
+    spark._jsc.sc().listenerBus().waitUntilEmpty()
+    spark.streams.removeListener(listener)
+    assert heard == wm.metrics(query) != []
+    assert wm.metrics(query.recentProgress[1]) == heard[1:2]
     assert rows.num_rows == sum(metrics.results for metrics in wm.metrics(query))
     return query
 

@@ -30,6 +30,17 @@ def test_configure_adds_the_settings_to_a_builder_of_your_own(spark: SparkSessio
     assert not SETTINGS.keys() & {"spark.master", "spark.sql.shuffle.partitions"}
 
 
+def test_configure_sets_up_a_running_session(spark: SparkSession) -> None:
+    session = spark.newSession()
+    for name in SETTINGS:
+        session.conf.unset(name)
+    assert wm.configure(session) is session
+    check(session)
+    assert {name: session.conf.get(name) for name in SETTINGS} == SETTINGS
+    with pytest.raises(wm.errors.SessionError, match="str is neither a SparkSession nor a builder"):
+        wm.configure("local")  # type: ignore[call-overload]
+
+
 def test_settings_given_after_configure_win(spark: SparkSession) -> None:
     name = "spark.sql.execution.arrow.maxRecordsPerBatch"
     builder = wm.configure(SparkSession.Builder()).config(name, "1000")

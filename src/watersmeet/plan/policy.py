@@ -14,6 +14,9 @@ from watersmeet.spec.policy import EquiPolicy, IndexPolicy, Schedule, ShardBudge
 #: For throughput, rows are purged after this number of punctuations (metadata paper, section 6.2).
 PURGE_AFTER = 100
 
+#: More shards than this for each core are called too many: some are useful, for a cluster to grow.
+MOST_SHARDS_A_CORE = 8
+
 #: Which stream's new rows are processed first, for a goal (multiway paper, section 3.2). In the
 #: paper's experiments and in ours, initial-output-size has given most results at half time.
 DRIVER_FOR = {
@@ -39,6 +42,20 @@ def equi_policy(
         probe_orders=_probe_orders(spec),
         budget=None if spec.budget is None else _shard_budget(spec.budget, shards, cores),
         in_stages=_in_stages(spec),
+        cores=cores,
+    )
+
+
+def crowding(shards: int, cores: int | None) -> str | None:
+    """What is wrong with that many shards on that many cores, if they are far too many."""
+    if cores is None or shards <= MOST_SHARDS_A_CORE * cores:
+        return None
+    fitting = max(2, cores)
+    return (
+        f"{shards} shards on {cores} core{'' if cores == 1 else 's'}: every micro-batch takes a "
+        f"step of each, and an empty step takes time too. Before the first start, "
+        f'spark.conf.set("spark.sql.shuffle.partitions", {fitting}) fits this machine; a '
+        "checkpoint keeps the number that it was begun with"
     )
 
 

@@ -30,12 +30,7 @@ def check_streams(streams: Sequence[StreamSpec]) -> None:
     seen: set[str] = set()
     for stream in streams:
         name = stream.name
-        if not isinstance(name, str) or not _IDENTIFIER.fullmatch(name):
-            raise StreamNameError(
-                f"streams: the name {name!r} is not an identifier. Use letters, digits and "
-                "underscores, not starting with a digit: it prefixes columns and is used in "
-                "SQL conditions."
-            )
+        check_name(name)
         if name.lower() in seen:
             raise StreamNameError(
                 f"streams: two streams have the name {name!r} (case does not count). "
@@ -52,8 +47,19 @@ def check_streams(streams: Sequence[StreamSpec]) -> None:
         batch = [stream.name for stream in streams if not stream.streaming]
         raise MixedInputError(
             f"streams: {', '.join(live)} is a streaming DataFrame, {', '.join(batch)} a batch "
-            "one. Give only streaming DataFrames (spark.readStream) or only batch ones "
-            "(spark.read)."
+            "one. A table is joined with a stream, or with a join's result, by wm.enrich; a small "
+            "one also by Spark itself: joined.join(table, 'key', 'left'). Streams are joined with "
+            "streams (spark.readStream), batch DataFrames with batch ones (spark.read)."
+        )
+
+
+def check_name(name: object) -> None:
+    """Refuse a name that could not stand in SQL."""
+    if not isinstance(name, str) or not _IDENTIFIER.fullmatch(name):
+        raise StreamNameError(
+            f"streams: the name {name!r} is not an identifier. Use letters, digits and "
+            "underscores, not starting with a digit: it prefixes columns and is used in "
+            "SQL conditions."
         )
 
 

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from watersmeet import durations
 from watersmeet.errors import PlanError, PunctuationError, TimeColumnError
+from watersmeet.spark.counters import REPORT
 from watersmeet.spec.stream import Column, Punctuation, StreamSpec, check_expected
 
 #: Where Spark notes that a column carries a watermark.
@@ -29,7 +30,16 @@ def describe(
 ) -> StreamSpec:
     """A DataFrame and what the user said about it, as plain data."""
     if not isinstance(df, DataFrame):
-        raise PlanError(f"stream {name!r}: df must be a Spark DataFrame, got {type(df).__name__}")
+        kind = f"{type(df).__module__.partition('.')[0]}'s {type(df).__name__}"
+        raise PlanError(
+            f"stream {name!r}: df must be a Spark DataFrame, got {kind}. Read one with "
+            "spark.readStream, or make one of rows with spark.createDataFrame(...)."
+        )
+    if REPORT in _lower(df.columns):
+        raise PlanError(
+            f"stream {name!r}: {REPORT!r} is a column of Watersmeet's own on its way through "
+            "Spark. Rename it: df.withColumnRenamed(...)."
+        )
     if time is not None and not isinstance(time, str):
         raise TimeColumnError(
             f"stream {name!r}: time must be a column's name, got {type(time).__name__}"

@@ -8,7 +8,7 @@ and dashboards; :func:`metrics` reads them from there.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from watersmeet.operators.equi.counters import EquiCounters, EquiStreamCounters
 from watersmeet.spark.counters import COUNTERS, FAMILY, LARGEST, NAME, NOTES, STEP
 
 if TYPE_CHECKING:
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
 
 _PREFIX = "watersmeet: "
@@ -116,25 +117,29 @@ _FAMILIES: dict[str, tuple[type[StepMetrics], type[StreamCounters]]] = {
 }
 
 
-def metrics(query: StreamingQuery) -> list[StepMetrics]:
-    """One record for each recent micro-batch of each join in the query, oldest first:
-    an :class:`EquiMetrics` for an equality join.
+def metrics(given: StreamingQuery | StreamingQueryProgress) -> list[StepMetrics]:
+    """One record for each recent micro-batch of each join in a query, oldest first:
+    an :class:`EquiMetrics` for an equality join. Of a single progress report of Spark's, as a
+    listener gets it, the records of that micro-batch.
 
     Spark keeps the last 100 batches
     (``spark.sql.streaming.numRecentProgressUpdates``).
     """
-    records = []
-    for progress in query.recentProgress:
-        steps = {
-            name.removeprefix(_PREFIX): row.asDict(recursive=True)[STEP]
-            for name, row in progress.observedMetrics.items()
-            if name.startswith(_PREFIX)
-        }
-        given = Counter(step[NAME] for step in steps.values())
-        for unique, step in steps.items():
-            join = step[NAME] if given[step[NAME]] == 1 else unique
-            records.append(_record(progress, join, step))
-    return records
+    recent = getattr(given, "recentProgress", None)
+    reports = [given] if recent is None else recent
+    return [record for report in reports for record in _records(report)]
+
+
+def _records(progress: Any) -> Iterator[StepMetrics]:
+    steps = {
+        name.removeprefix(_PREFIX): row.asDict(recursive=True)[STEP]
+        for name, row in progress.observedMetrics.items()
+        if name.startswith(_PREFIX)
+    }
+    given = Counter(step[NAME] for step in steps.values())
+    for unique, step in steps.items():
+        join = step[NAME] if given[step[NAME]] == 1 else unique
+        yield _record(progress, join, step)
 
 
 def _record(progress: Any, join: str, observed: dict[str, Any]) -> StepMetrics:

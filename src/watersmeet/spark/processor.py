@@ -29,7 +29,7 @@ from watersmeet.spark.frames import to_frame
 from watersmeet.spark.python import HIDE_TRACEBACK, Travelling
 from watersmeet.spark.shards import ids_in_task
 from watersmeet.spark.store import SparkStore
-from watersmeet.spark.worker import settle
+from watersmeet.spark.worker import settle, silence_driver
 from watersmeet.state.cache import SegmentCache
 
 if TYPE_CHECKING:
@@ -66,6 +66,9 @@ class Processor(Travelling, StatefulProcessor):
         self._streaming = streaming
         self._timers = timers
         self._hold = hold
+
+    def arrived(self) -> None:
+        silence_driver()
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         settle()

@@ -83,6 +83,9 @@ def check_python(executable: str, *, paths: str) -> None:
 class Travelling:
     """What is sent to Spark's workers. There it is opened by a function that travels with it."""
 
+    def arrived(self) -> None:
+        """Called in the worker, before anything else."""
+
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         pickled = cloudpickle.dumps((type(self), vars(self)))  # type: ignore[no-untyped-call]
         return _opened, (pickled,)
@@ -107,6 +110,7 @@ def _opened(pickled: bytes) -> Any:
         raise ModuleNotFoundError(message, name=error.name) from None
     opened = object.__new__(kind)
     opened.__dict__.update(fields)
+    opened.arrived()
     return opened
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, cast, overload
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
@@ -15,6 +16,10 @@ from watersmeet.spark.python import use_this_python
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+_STATE_SERVER = (
+    "org.apache.spark.sql.execution.python.streaming.TransformWithStateInPySparkStateServer"
+)
 
 #: Settings that a join cannot do without, or that make it fast.
 SETTINGS = {
@@ -39,23 +44,45 @@ _JAVA_OPTIONS = (
 )
 
 
-def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
-    """Add what Watersmeet needs to a session builder of your own.
+@overload
+def configure(given: SparkSession) -> SparkSession: ...
+@overload
+def configure(given: SparkSession.Builder) -> SparkSession.Builder: ...
+def configure(
+    given: SparkSession | SparkSession.Builder,
+) -> SparkSession | SparkSession.Builder:
+    """Add what Watersmeet needs to a session of your own, running or still to be built.
 
-    Call ``getOrCreate`` on what it returns. Settings that the builder is given
-    afterwards win.
+    Of a builder, call ``getOrCreate`` on what it returns; settings that the builder is given
+    afterwards win. A running session is given the same settings: all of them can be set at any
+    time. (What also makes joins faster, but only before a JVM starts, is in the user's guide,
+    under Settings.)
     """
+    if isinstance(given, SparkSession):
+        for name, value in SETTINGS.items():
+            given.conf.set(name, value)
+        return given
+    if not isinstance(given, SparkSession.Builder):
+        raise SessionError(
+            f"configure: {type(given).__name__} is neither a SparkSession nor a builder of one. "
+            "Give spark, or SparkSession.builder."
+        )
     for name, value in SETTINGS.items():
-        builder = builder.config(name, value)
-    return builder
+        given = given.config(name, value)
+    return given
 
 
 def local_session(
-    *, cores: int | None = None, memory: str = "2g", name: str = "watersmeet"
+    *,
+    cores: int | None = None,
+    memory: str = "2g",
+    name: str = "watersmeet",
+    config: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """A Spark session on this machine, set up for Watersmeet.
 
-    ``cores`` defaults to all of them; ``memory`` is for the JVM alone.
+    ``cores`` defaults to all of them; ``memory`` is for the JVM alone. ``config`` are further
+    settings of Spark's, as ``{"spark.jars.packages": "..."}``; they win over ours.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     threads = cores or os.cpu_count() or 1
@@ -71,7 +98,10 @@ def local_session(
         # Over a TCP socket, a task that sends little waits 40 ms for an acknowledgement.
         .config("spark.python.unix.domain.socket.enabled", str(os.name == "posix").lower())
     )
-    spark = configure(builder).getOrCreate()
+    builder = configure(builder)
+    for setting, value in (config or {}).items():
+        builder = builder.config(setting, value)
+    spark = builder.getOrCreate()
     _spare_forks(spark)
     return spark
 
@@ -91,9 +121,16 @@ def _spare_forks(spark: SparkSession) -> None:
         spark.conf.set("spark.sql.streaming.checkpointFileManagerClass", manager)
 
 
+def _silence(spark: SparkSession) -> None:
+    """Every shard's first step finds nothing in its state, and Spark warns of that."""
+    log4j: Any = cast(Any, spark._jvm).org.apache.logging.log4j
+    log4j.core.config.Configurator.setLevel(_STATE_SERVER, log4j.Level.ERROR)
+
+
 def check(spark: SparkSession) -> None:
     """Refuse a session in which the join could not run."""
     use_this_python(spark)
+    _silence(spark)
     provider = spark.conf.get(_PROVIDER, None)
     if provider is None or not provider.endswith("RocksDBStateStoreProvider"):
         raise SessionError(

@@ -57,7 +57,8 @@ class Schedule:
 class EquiPolicy:
     """How an equality join runs.
 
-    ``shards`` is the number of parts that are stepped on their own. ``index[i]`` and
+    ``shards`` is the number of parts that are stepped on their own, ``cores`` of them side by side.
+    ``index[i]`` and
     ``invalidation`` say how windows are stored and when expired rows leave; ``purge_after`` is
     the number of punctuations after which rows with closed keys are purged; ``schedule`` is the
     order in which new rows are processed, and ``probe_orders[i]`` that in which those of stream i
@@ -73,6 +74,7 @@ class EquiPolicy:
     probe_orders: tuple[tuple[int, ...], ...]
     budget: ShardBudget | None = None
     in_stages: bool = False
+    cores: int | None = None
 
     def on(self, shards: int) -> EquiPolicy:
         """The same, on another number of shards: they share the query's budget. (What the rates

@@ -14,6 +14,7 @@ from watersmeet import durations, sizes
 from watersmeet.plan.equi import EquiPlan
 from watersmeet.plan.explain.tree import Node
 from watersmeet.plan.explain.where import reading
+from watersmeet.plan.policy import crowding
 from watersmeet.spec.equi import GREATEST, EquiSpec
 from watersmeet.spec.output import EVENT_TIME
 from watersmeet.spec.policy import EquiPolicy
@@ -37,9 +38,15 @@ def branches(plan: EquiPlan) -> list[Node]:
         _index(spec, policy),
         *_budget(spec, policy),
         *_promises(spec, policy),
-        Node(f"shards: {policy.shards}, by a hash of the key"),
+        _shards(spec, policy),
         _event_time(spec),
     ]
+
+
+def _shards(spec: EquiSpec, policy: EquiPolicy) -> Node:
+    crowded = crowding(policy.shards, policy.cores) if spec.streaming else None
+    warning = [] if crowded is None else [Node(f"WARNING: {crowded}")]
+    return Node(f"shards: {policy.shards}, by a hash of the key", warning)
 
 
 def _condition(spec: EquiSpec) -> Node:
@@ -58,9 +65,23 @@ def _condition(spec: EquiSpec) -> Node:
             terms.append(f"{times} <= {durations.format(window)}")
     if spec.where is not None:
         terms.append(f"({spec.where})")
-    return Node(
-        "condition", [Node(term if i == 0 else f"AND {term}") for i, term in enumerate(terms)]
-    )
+    nodes = [Node(term if i == 0 else f"AND {term}") for i, term in enumerate(terms)]
+    return Node("condition", [*nodes, *_in_words(spec)])
+
+
+def _in_words(spec: EquiSpec) -> list[Node]:
+    """Windows of two streams, as seen from a row of the first one: which is easy to invert."""
+    if len(spec.streams) > 2:
+        return []
+    (first, other), (after, before) = spec.streams, spec.windows
+    if after is None or before is None:
+        return []
+    return [
+        Node(
+            f"that is, a row of {first.name} matches rows of {other.name} from "
+            f"{durations.format(before)} before it to {durations.format(after)} after it"
+        )
+    ]
 
 
 def _keys(spec: EquiSpec) -> Node:
@@ -206,6 +227,13 @@ def _unmatched(spec: EquiSpec) -> list[Node]:
             )
         else:
             nodes.append(Node(f"unmatched rows of {stream.name}: emitted {when}{nulls}"))
+    if nodes and spec.timers:
+        nodes.append(
+            Node(
+                "when the input ends (availableNow, a pause), the last of these wait in the state "
+                "until later rows of every stream move the watermark"
+            )
+        )
     return nodes
 
 

@@ -6,6 +6,7 @@ schemas, so its own implicit casts are in the tree. No job runs.
 
 from __future__ import annotations
 
+import difflib
 import functools
 import logging
 from collections.abc import Iterator, Sequence
@@ -21,14 +22,16 @@ from pyspark.sql import DataFrame, SparkSession
 from watersmeet.errors import PredicateError, did_you_mean
 from watersmeet.rows.terms import ColumnOf
 
-#: What the message about an unsupported function offers instead.
+#: What `where` knows, as messages name it.
 SUPPORTED = (
-    "Supported are and, or, not, comparisons, in, between, is null, like, rlike, case, if, "
-    "coalesce, nullif, greatest, least, + - * / div %, pmod, abs, sign, floor, ceil, round, sqrt, "
-    "& | ^, cast, isnan, lower, upper, length, concat, substring, left, right, trim, startswith, "
-    "endswith, contains, times and dates +- intervals, date_add, date_sub, datediff, date_trunc, "
-    "unix_timestamp, year to second, size, array_contains, array elements and struct fields."
+    *("and", "or", "not", "in", "between", "is null", "like", "rlike", "case", "if", "coalesce"),
+    *("nullif", "greatest", "least", "div", "pmod", "abs", "sign", "floor", "ceil", "round"),
+    *("sqrt", "cast", "isnan", "lower", "upper", "length", "concat", "substring", "left", "right"),
+    *("trim", "startswith", "endswith", "contains", "date_add", "date_sub", "datediff"),
+    *("date_trunc", "unix_timestamp", "year", "month", "day", "hour", "minute", "second", "size"),
+    "array_contains",
 )
+_GUIDE = "docs/joins.md lists what `where` knows, under Conditions"
 
 #: How many columns a message lists.
 _LISTED = 20
@@ -37,7 +40,6 @@ _HINTS = {
     "PARSE": "Give a Spark SQL condition, as in 'a.x < b.y'.",
     "DATATYPE_MISMATCH.FILTER_NOT_BOOLEAN": "Give a condition, as in 'a.x < b.y'.",
     "INVALID_WHERE_CONDITION": "Aggregates and windows have no place in a join's condition.",
-    "UNRESOLVED_ROUTINE": SUPPORTED,
 }
 
 
@@ -104,6 +106,15 @@ def without_spark_log() -> Iterator[None]:
         logger.disabled = before
 
 
+def supported(given: str) -> str:
+    """What `where` knows that is most like what was given, and where the rest is listed."""
+    if given in SUPPORTED:
+        return f"{_GUIDE}, with the types that it knows {given} of."
+    near = difflib.get_close_matches(given, SUPPORTED, n=3, cutoff=0.5)
+    similar = f"Similar are {', '.join(near)}; " if near else ""
+    return f"{similar}{_GUIDE}."
+
+
 def fail(sql: str, wrong: str, right: str) -> NoReturn:
     """Refuse the condition: what is wrong with it, and what would be right."""
     raise PredicateError(f"where={sql!r}: {wrong}. {right}".rstrip()) from None
@@ -131,6 +142,8 @@ def _explain(
         choices = parameters["referenceNames"].strip("[]").replace("`", "")
         hint = f"Put the stream's name before it: {' or '.join(choices.split(', '))}."
         fail(sql, f"{parameters['name'].replace('`', '')} is a column of several streams", hint)
+    if condition.startswith("UNRESOLVED_ROUTINE"):
+        fail(sql, reason(error), supported(parameters["routineName"].strip("`").lower()))
     hint = next((text for prefix, text in _HINTS.items() if condition.startswith(prefix)), "")
     fail(sql, reason(error), hint)
 

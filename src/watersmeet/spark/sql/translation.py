@@ -18,7 +18,7 @@ from pyspark.sql import types as T
 from watersmeet.rows.predicate import input_name
 from watersmeet.rows.terms import ColumnOf
 from watersmeet.spark.sql import casts, numbers, semantics, texts, times
-from watersmeet.spark.sql.analysis import SUPPORTED, Condition, fail, reason, without_spark_log
+from watersmeet.spark.sql.analysis import Condition, fail, reason, supported, without_spark_log
 from watersmeet.spark.sql.nodes import Handler, computed, elements, of, stored, type_of
 
 
@@ -140,7 +140,8 @@ class Translation:
     def refuse(self, node: Any, what: str) -> NoReturn:
         where = "" if node.sql() in what else f" (in {node.sql()})"
         instead = "For an inner join, the same condition can be applied to the result: .where(...)."
-        fail(self.condition.sql, f"{what}{where} is not supported", f"{SUPPORTED} {instead}")
+        known = supported(str(node.prettyName()))
+        fail(self.condition.sql, f"{what}{where} is not supported", f"{known} {instead}")
 
 
 # Columns and their parts
