@@ -1,8 +1,7 @@
-"""The demo: ad views meet clicks, live, on a local Spark.
+"""The demo: ad views meet clicks on a local Spark, twice: by Watersmeet and by Spark's own join.
 
-A thread writes both streams as small Parquet files while the join runs; the
-terminal shows how it goes. In the end the results are compared, row by row,
-with a plain join of all the files.
+Both join the same files, one after the other, at full speed. In the end the results of both are
+compared, row by row, with a plain join of all the files.
 
 That comparison needs no list of the rows that Spark found late. The data are
 made so that it does not matter: every row that could match comes within its
@@ -13,28 +12,25 @@ were viewed before the demo began.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shutil
-import signal
 import tempfile
-import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 from rich.console import Console
 from rich.markup import escape
 
 import watersmeet as wm
-from watersmeet.demo import ads
-from watersmeet.demo.screen import Screen, Totals, show_plan, show_sample, show_summary
+from watersmeet.demo import ads, race
+from watersmeet.demo.screen import Screen, show_plan, show_sample, show_summary, show_verdict
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
 #: A folder with this file in it is the demo's own.
 MARK = ".watersmeet-demo"
@@ -44,7 +40,6 @@ MARK = ".watersmeet-demo"
 class Settings:
     """What the command line says."""
 
-    seconds: float
     rows: int
     output: Path
 
@@ -76,46 +71,39 @@ def run(settings: Settings) -> int:
 
 def _run(settings: Settings, folder: Path, log: Path, console: Console) -> int:
     results = settings.output / "results"
+    with console.status("Writing the streams ..."):
+        rows = ads.write(folder, settings.rows)
+        expected = ads.expected(folder)
     console.print("Starting Spark ...\n")
-    # A JVM whose start is interrupted would stay behind for ever: see it through.
-    with _interruptible() as interrupted:
-        spark = _started_spark(folder, log)
+    spark = _started_spark(folder, log)
     try:
-        if interrupted.is_set():
-            raise KeyboardInterrupt
-        for name in ("views", "clicks"):
-            (folder / name).mkdir()
-        plan = _plan(spark, folder)
-        show_plan(plan, settings.seconds, console)
-        query = (
-            plan.dataframe()
-            .writeStream.format("parquet")
-            .option("path", str(results))
-            .option("checkpointLocation", str(folder / "checkpoint"))
-            .trigger(processingTime="1 second")
-            .start()
-        )
-        with _interruptible() as interrupted:
-            writer = ads.Writer(folder, settings.seconds, settings.rows, interrupted)
-            with console.status("Starting the query ..."):
-                writer.write_next()
-                query.processAllAvailable()
-            writer.start()
-            totals = _watch(query, writer, settings, console)
-        query.stop()
-        found = pl.DataFrame(pl.from_arrow(spark.read.parquet(str(results)).toArrow()))
-        correct = _same_rows(found, ads.expected(folder))
+        plan, first = race.ours(spark, folder, results)
+        other = race.sparks_own(spark, folder, folder / "spark-results")
+        show_plan(plan, rows, console)
+        runs: dict[str, race.Run] = {}
+        steps: list[wm.StepMetrics] = []
+        contenders = (first, other)
+        with Screen(console, [contender.name for contender in contenders], rows) as screen:
+            for contender in contenders:
+                name = contender.name
+                checkpoint = folder / f"checkpoint-{len(runs)}"
+                watch = functools.partial(screen.watch, name)
+                runs[name], query = race.run(contender, checkpoint, watch)
+                steps += wm.metrics(query)
+        found = {
+            contender.name: pl.DataFrame(
+                pl.from_arrow(spark.read.parquet(str(contender.results)).toArrow())
+            )
+            for contender in contenders
+        }
     finally:
         spark.stop()
-    show_summary(totals, found, correct, console)
-    show_sample(found, console)
-    console.print(
-        f"\nThe results are in [bold]{escape(str(results))}[/] (Parquet).", soft_wrap=True
-    )
-    if interrupted.is_set():
-        console.print("The streams were ended early, by Ctrl-C.")
-        return 130
-    return 0 if correct else 1
+    correct = {name: _same_rows(rows, expected) for name, rows in found.items()}
+    show_summary(runs, found, steps, console)
+    show_sample(found[first.name], console)
+    show_verdict(runs, correct, console)
+    console.print(f"The results are in [bold]{escape(str(results))}[/] (Parquet).", soft_wrap=True)
+    return 0 if all(correct.values()) else 1
 
 
 def _prepare(output: Path) -> Path:
@@ -155,55 +143,6 @@ def _output_to(path: Path) -> Iterator[None]:
             for stream, copy in zip(streams, kept, strict=True):
                 os.dup2(copy, stream)
                 os.close(copy)
-
-
-@contextlib.contextmanager
-def _interruptible() -> Iterator[threading.Event]:
-    """An event that Ctrl-C sets; the second Ctrl-C interrupts as usual. PySpark's
-    own handler would cancel the micro-batch that is running."""
-    interrupted = threading.Event()
-
-    def handle(number: int, frame: Any) -> None:
-        if interrupted.is_set():
-            raise KeyboardInterrupt
-        interrupted.set()
-
-    before = signal.signal(signal.SIGINT, handle)
-    try:
-        yield interrupted
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _plan(spark: SparkSession, folder: Path) -> wm.Plan:
-    reader = spark.readStream.format("parquet")
-    views_df = reader.schema(ads.VIEW_COLUMNS).load(str(folder / "views"))
-    clicks_df = reader.schema(ads.CLICK_COLUMNS).load(str(folder / "clicks"))
-    views = wm.stream(views_df, "views", time="viewed_at", delay=ads.VIEW_DELAY)
-    clicks = wm.stream(clicks_df, "clicks", time="clicked_at", delay=ads.CLICK_DELAY)
-    return wm.plan([views, clicks], on="ad_id", within=ads.WITHIN)
-
-
-def _watch(
-    query: StreamingQuery, writer: ads.Writer, settings: Settings, console: Console
-) -> Totals:
-    """Show how the query goes until it has read all that is written."""
-    totals = Totals()
-    began = time.monotonic()
-    with Screen(console, settings.rows) as screen:
-        while writer.is_alive() or totals.rows < writer.rows:
-            time.sleep(0.5)
-            if writer.error is not None:
-                raise writer.error
-            if not query.isActive:
-                raise RuntimeError(f"the query ended by itself: {query.exception()}")
-            totals.update(query, time.monotonic() - began)
-            screen.show(totals, settings.rows if writer.is_alive() else writer.rows)
-        # One more batch, without rows, in which the last watermark takes effect.
-        query.processAllAvailable()
-        totals.update(query, totals.seconds)
-        screen.show(totals, writer.rows)
-    return totals
 
 
 def _same_rows(found: pl.DataFrame, expected: pl.DataFrame) -> bool:

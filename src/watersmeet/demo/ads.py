@@ -1,9 +1,8 @@
-"""The demo's data: ad views and clicks, written as small Parquet files while the join runs."""
+"""The demo's data: ad views and clicks, as Parquet files that are read one after the other."""
 
 from __future__ import annotations
 
-import threading
-import time
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -20,8 +19,9 @@ CLICK_COLUMNS = "ad_id bigint, device string, clicked_at timestamp"
 #: The streams tell of so much time, however long they flow.
 SPAN = timedelta(minutes=20)
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
-#: A file of each stream is written after this many seconds.
-TICK = 0.5
+#: Each stream is this number of files; a micro-batch reads one of each.
+FILES = 20
+_WRITTEN = 1_700_000_000
 
 _CAMPAIGNS = ("spring sale", "new shoes", "city trips", "coffee club", "phone plan", "museum night")
 _DEVICES = ("phone", "tablet", "desktop")
@@ -102,44 +102,20 @@ def _as_time(column: str) -> pl.Expr:
     return (pl.lit(NOON) + micros).alias(column)
 
 
-class Writer(threading.Thread):
-    """Writes the streams, file by file, until they end or ``stop`` is set: at about that rate."""
-
-    def __init__(self, folder: Path, seconds: float, rows: int, stop: threading.Event) -> None:
-        super().__init__(daemon=True)
-        self._folder = folder
-        self._tick, self._ticks = 0, round(seconds / TICK)
-        views_per_second = rows / (1 + _CLICKS_PER_VIEW) / SPAN.total_seconds()
-        self._ads = Ads(views_per_second)
-        self._stop_early = stop
-        self.rows = 0
-        self.error: Exception | None = None
-
-    def run(self) -> None:
-        try:
-            due = time.monotonic()
-            while self._tick < self._ticks:
-                if self._stop_early.wait(max(0.0, due - time.monotonic())):
-                    return
-                self.write_next()
-                due += TICK
-        except Exception as error:
-            self.error = error
-
-    def write_next(self) -> None:
-        """Write the next file of each stream."""
-        views, clicks = self._ads.step(SPAN.total_seconds() / self._ticks)
-        self._write("views", views)
-        self._write("clicks", clicks)
-        self._tick += 1
-        self.rows += len(views) + len(clicks)
-
-    def _write(self, stream: str, rows: pl.DataFrame) -> None:
-        """Spark passes over names with a dot in front: it never sees half a file."""
-        path = self._folder / stream / f"{self._tick:05}.parquet"
-        hidden = path.with_name(f".{path.name}")
-        rows.write_parquet(hidden, compression="snappy")
-        hidden.rename(path)
+def write(folder: Path, rows: int) -> int:
+    """Write about that number of rows, as files of both streams; how many they are."""
+    views_per_second = rows / (1 + _CLICKS_PER_VIEW) / SPAN.total_seconds()
+    ads, written = Ads(views_per_second), 0
+    for number in range(FILES):
+        views, clicks = ads.step(SPAN.total_seconds() / FILES)
+        for stream, given in (("views", views), ("clicks", clicks)):
+            path = folder / stream / f"{number:05}.parquet"
+            path.parent.mkdir(exist_ok=True)
+            given.write_parquet(path, compression="snappy")
+            # Spark reads files in the order of these times.
+            os.utime(path, (_WRITTEN + number, _WRITTEN + number))
+            written += len(given)
+    return written
 
 
 def expected(folder: Path) -> pl.DataFrame:

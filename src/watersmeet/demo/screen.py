@@ -2,120 +2,77 @@
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass, field
+import time
+from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 import polars as pl
-from rich.console import Console, Group
-from rich.live import Live
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
 import watersmeet as wm
 from watersmeet.demo.ads import NOON, SPAN
+from watersmeet.demo.race import WARM_UP, Run
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 
-@dataclass
-class Totals:
-    """What the query has done so far."""
-
-    steps: dict[int, wm.StepMetrics] = field(default_factory=dict)
-    seconds: float = 0.0
-    _recent: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=20))
-
-    def update(self, query: StreamingQuery, seconds: float) -> None:
-        """Take in the latest progress reports."""
-        self.seconds = seconds
-        self.steps |= {step.batch: step for step in wm.metrics(query)}
-        self._recent.append((seconds, self.rows))
-
-    @property
-    def rows(self) -> int:
-        return sum(step.rows for step in self.steps.values())
-
-    @property
-    def results(self) -> int:
-        return sum(step.results for step in self.steps.values())
-
-    @property
-    def late(self) -> int:
-        return sum(step.late for step in self.steps.values())
-
-    @property
-    def last(self) -> wm.StepMetrics | None:
-        return self.steps[max(self.steps)] if self.steps else None
-
-    @property
-    def state_rows(self) -> int:
-        return self.last.state_rows if self.last else 0
-
-    @property
-    def watermark(self) -> str:
-        return f"{self.last.watermark:%H:%M:%S}" if self.last and self.last.watermark else "none"
-
-    @property
-    def recent_rate(self) -> float:
-        """Rows a second over the last ten seconds or so."""
-        (since, before), (now, rows) = self._recent[0], self._recent[-1]
-        return (rows - before) / (now - since) if now > since else 0.0
-
-    @property
-    def join_seconds(self) -> float:
-        """Time in the join itself, over all of Spark's tasks."""
-        return sum(step.step_ms for step in self.steps.values()) / 1000
-
-    def line(self) -> str:
-        return (
-            f"{self.results:,} results · {self.recent_rate:,.0f} rows/s · "
-            f"{self.state_rows:,} rows in state · watermark {self.watermark}"
-        )
-
-
 class Screen:
-    """A progress bar on a terminal; elsewhere, a line now and then."""
+    """A bar for each contender on a terminal; elsewhere, a line now and then."""
 
-    def __init__(self, console: Console, rows: int) -> None:
+    def __init__(self, console: Console, names: list[str], rows: int) -> None:
         self._console = console
         self._progress = Progress(
-            TextColumn("joining"),
+            TextColumn("{task.description:12}"),
             BarColumn(bar_width=None),
             TextColumn("{task.completed:,.0f} of {task.total:,.0f} rows"),
+            TextColumn("{task.fields[rate]:>16}"),
             TimeElapsedColumn(),
+            console=console,
             expand=True,
         )
-        self._task = self._progress.add_task("rows", total=rows)
-        self._live = Live(self._progress, console=console, refresh_per_second=4)
-        self._printed = 0.0
+        self._tasks: dict[str, TaskID] = {
+            name: self._progress.add_task(name, total=rows, start=False, rate="") for name in names
+        }
 
     def __enter__(self) -> Screen:
         if self._console.is_terminal:
-            self._live.start()
+            self._progress.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._live.stop()
+        self._progress.stop()
 
-    def show(self, totals: Totals, rows: int) -> None:
-        self._progress.update(self._task, completed=totals.rows, total=rows)
-        if self._console.is_terminal:
-            self._live.update(Group(self._progress, Text(totals.line(), style="cyan")))
-        elif totals.seconds - self._printed >= 5:
-            self._printed = totals.seconds
-            self._console.print(
-                f"{totals.seconds:3.0f} s  {totals.rows:,} rows · {totals.line()}", soft_wrap=True
-            )
+    def watch(self, name: str, query: StreamingQuery) -> None:
+        """Show how a contender's query goes, until it ends."""
+        self._progress.start_task(self._tasks[name])
+        printed = time.monotonic()
+        while query.isActive:
+            time.sleep(0.25)
+            self._show(name, Run.of(query))
+            if not self._console.is_terminal and time.monotonic() - printed >= 5:
+                printed = time.monotonic()
+                self._console.print(f"{name}: {Run.of(query).rows:,} rows", soft_wrap=True)
+        error = query.exception()
+        if error is not None:
+            raise error
+        self._show(name, Run.of(query))
+        self._progress.stop_task(self._tasks[name])
+
+    def _show(self, name: str, run: Run) -> None:
+        rate = f"{run.rate:,.0f} rows/s" if run.batches > WARM_UP else "warming up"
+        self._progress.update(self._tasks[name], completed=run.rows, rate=rate)
 
 
-def show_plan(plan: wm.Plan, seconds: float, console: Console) -> None:
+def show_plan(plan: wm.Plan, rows: int, console: Console) -> None:
     console.print(Text(plan.explain()), soft_wrap=not console.is_terminal)
     console.print(
-        f"\nViews and clicks of {_span()} flow in {seconds:g} seconds; Ctrl-C ends them early.\n",
+        f"\n{rows:,} views and clicks of {_span()} are joined twice, from the same files, at full "
+        "speed: by Watersmeet, then by Spark's own join.\n",
         soft_wrap=not console.is_terminal,
     )
 
@@ -124,35 +81,44 @@ def _span() -> str:
     return f"{NOON:%H:%M} to {NOON + SPAN:%H:%M}"
 
 
-def show_summary(totals: Totals, found: pl.DataFrame, correct: bool, console: Console) -> None:
-    last = totals.last
-    assert last is not None, "the query has read rows, so it has reported"
-    by_stream = ", ".join(
-        f"{sum(step.streams[name].rows for step in totals.steps.values()):,} {name}"
-        for name in last.streams
-    )
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+def show_summary(
+    runs: Mapping[str, Run],
+    found: Mapping[str, pl.DataFrame],
+    steps: list[wm.StepMetrics],
+    console: Console,
+) -> None:
+    table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column(style="bold")
-    table.add_column(justify="right", style="cyan")
+    for name in runs:
+        table.add_column(name, justify="right", style="cyan")
     table.add_column()
-    table.add_row("rows in", f"{totals.rows:,}", by_stream)
-    table.add_row("results", f"{len(found):,}", "clicks within 5 minutes of the view")
-    table.add_row(
-        "rows/s",
-        f"{totals.rows / totals.seconds:,.0f}",
-        f"as they came; {totals.join_seconds:.1f} s in the join itself",
-    )
-    table.add_row("state rows now", f"{totals.state_rows:,}", f"{last.state_bytes / 1e6:,.1f} MB")
-    table.add_row("watermark", totals.watermark, f"the streams tell of {_span()}")
-    table.add_row("late rows", f"{totals.late:,}", "dropped, and counted")
-    verdict = (
-        "[green]correct[/]: the very rows of a plain join of all files"
-        if correct
-        else "[red]WRONG[/]: a plain join of all files gives other rows"
-    )
-    table.add_row("check", "", verdict)
+
+    def add(label: str, values: list[str], note: str) -> None:
+        table.add_row(label, *values, *[""] * (len(runs) - len(values)), note)
+
+    add("rows in", [f"{run.rows:,}" for run in runs.values()], "views and clicks")
+    add("results", [f"{len(rows):,}" for rows in found.values()], "clicks within 5 minutes")
+    seconds = [f"{run.seconds:.1f}" for run in runs.values()]
+    add("seconds", seconds, f"after {WARM_UP} micro-batches to warm up")
+    add("rows/s", [f"{run.rate:,.0f}" for run in runs.values()], "")
+    add("state rows now", [f"{steps[-1].state_rows:,}"], f"{steps[-1].state_bytes / 1e6:,.1f} MB")
+    add("late rows", [f"{sum(step.late for step in steps):,}"], "dropped, and counted")
     console.print()
     console.print(table)
+
+
+def show_verdict(runs: Mapping[str, Run], correct: Mapping[str, bool], console: Console) -> None:
+    """The ratio, and whether both gave the rows of a plain join of all files."""
+    first, other = runs.values()
+    if all(correct.values()):
+        proof = "Both gave the same rows, those of a plain join of all files: [green]correct[/]."
+    else:
+        wrong = " and ".join(name for name, right in correct.items() if not right)
+        proof = f"[red]WRONG[/]: a plain join of all files gives other rows than {wrong}."
+    if first.rate and other.rate:
+        times = f"{first.rate / other.rate:.1f} times as fast as Spark's own join, on this machine."
+        console.print(f"\n[bold]{times}[/]", soft_wrap=True)
+    console.print(proof, soft_wrap=True)
 
 
 def show_sample(found: pl.DataFrame, console: Console) -> None:

@@ -1,0 +1,117 @@
+"""The contenders: the same join of the same files, by Watersmeet and by Spark itself.
+
+Each runs alone, at full speed, from the first file to the last. The clock starts after the first
+two micro-batches: until then Python workers start, and the JVM compiles the query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import watersmeet as wm
+from watersmeet.demo import ads
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+#: Micro-batches before the clock starts.
+WARM_UP = 2
+_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A join with a name; ``results`` is the folder that it writes to."""
+
+    name: str
+    df: DataFrame
+    results: Path
+
+    def start(self, checkpoint: Path) -> StreamingQuery:
+        return (
+            self.df.writeStream.format("parquet")
+            .option("path", str(self.results))
+            .option("checkpointLocation", str(checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a contender has done so far: rows, micro-batches, and the rows and seconds of those
+    that count."""
+
+    rows: int = 0
+    batches: int = 0
+    counted_rows: int = 0
+    seconds: float = 0.0
+
+    @classmethod
+    def of(cls, query: StreamingQuery) -> Run:
+        progress: list[Any] = [report for report in query.recentProgress if report.numInputRows]
+        counted = progress[WARM_UP:]
+        return cls(
+            rows=sum(report.numInputRows for report in progress),
+            batches=len(progress),
+            counted_rows=sum(report.numInputRows for report in counted),
+            seconds=sum(report.durationMs["triggerExecution"] for report in counted) / 1000,
+        )
+
+    @property
+    def rate(self) -> float:
+        """Rows a second, once the clock runs."""
+        return self.counted_rows / self.seconds if self.seconds else 0.0
+
+
+def ours(spark: SparkSession, folder: Path, results: Path) -> tuple[wm.Plan, Contender]:
+    views_df, clicks_df = _streams(spark, folder)
+    views = wm.stream(views_df, "views", time="viewed_at", delay=ads.VIEW_DELAY)
+    clicks = wm.stream(clicks_df, "clicks", time="clicked_at", delay=ads.CLICK_DELAY)
+    plan = wm.plan([views, clicks], on="ad_id", within=ads.WITHIN)
+    return plan, Contender("Watersmeet", plan.dataframe(), results)
+
+
+def sparks_own(spark: SparkSession, folder: Path, results: Path) -> Contender:
+    """Spark's join, with its default state store: the faster one of its two for this join."""
+    session = spark.newSession()
+    session.conf.unset(_PROVIDER)
+    session.conf.set("spark.sql.session.timeZone", "UTC")
+    views_df, clicks_df = _streams(session, folder)
+    views = _watermarked(views_df, "viewed_at", ads.VIEW_DELAY).alias("views")
+    clicks = _watermarked(clicks_df, "clicked_at", ads.CLICK_DELAY).alias("clicks")
+    viewed, clicked = views["viewed_at"], clicks["clicked_at"]
+    apart = (clicked >= viewed - ads.WITHIN) & (clicked <= viewed + ads.WITHIN)
+    joined = views.join(clicks, (views["ad_id"] == clicks["ad_id"]) & apart)
+    columns = ("views.ad_id", "user_id", "campaign", "price", "viewed_at", "device", "clicked_at")
+    latest = "greatest(viewed_at, clicked_at) AS event_time"
+    return Contender("Spark's own", joined.selectExpr(*columns, latest), results)
+
+
+def run(
+    contender: Contender, checkpoint: Path, watch: Callable[[StreamingQuery], None]
+) -> tuple[Run, StreamingQuery]:
+    """Run a contender to the end of the files, while something watches."""
+    query = contender.start(checkpoint)
+    try:
+        watch(query)
+        query.awaitTermination()
+    finally:
+        query.stop()
+    return Run.of(query), query
+
+
+def _streams(spark: SparkSession, folder: Path) -> tuple[DataFrame, DataFrame]:
+    reader = spark.readStream.format("parquet").option("maxFilesPerTrigger", 1)
+    return (
+        reader.schema(ads.VIEW_COLUMNS).load(str(folder / "views")),
+        reader.schema(ads.CLICK_COLUMNS).load(str(folder / "clicks")),
+    )
+
+
+def _watermarked(df: DataFrame, time: str, delay: Any) -> DataFrame:
+    return df.withWatermark(time, f"{delay.total_seconds():.0f} seconds")
