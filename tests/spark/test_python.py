@@ -8,16 +8,21 @@ import sys
 from pathlib import Path
 
 import py4j
+import pyarrow as pa
 import pyspark
 import pytest
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
+from tests.operators.counting import CountByKey
 from watersmeet.errors import SessionError
 from watersmeet.rows.route import ByKey
 from watersmeet.spark.capsule import Pack
+from watersmeet.spark.exits import Results
+from watersmeet.spark.processor import Processor
 from watersmeet.spark.python import check_python
+from watersmeet.state.cache import SegmentCache
 
 
 @pytest.fixture
@@ -54,6 +59,26 @@ def test_a_worker_that_lacks_watersmeet_says_so(bare: Path) -> None:
     assert "lacks the package 'watersmeet': install Watersmeet in it" in last
     assert f"{Path(sys.executable).name}" in last
     assert cloudpickle.loads(sent) == Pack(1, ByKey(), (0,))
+
+
+def test_the_worker_beside_the_driver_declares_the_state_and_imports_nothing(bare: Path) -> None:
+    leave, cache = Results(pa.schema([])), SegmentCache(None, 1 << 20)
+    operator = CountByKey()
+    processor = Processor(operator, leave, cache, (0,), streaming=True, timers=False)
+    code = """
+import pickle, sys, types
+name = "pyspark.sql.streaming.transform_with_state_driver_worker"
+sys.modules["__main__"].__spec__ = types.SimpleNamespace(name=name)
+processor = pickle.loads(sys.stdin.buffer.read())
+asked = []
+processor.init(types.SimpleNamespace(getMapState=lambda *given: asked.append(given[0])))
+processor.close()
+print("not to be seen")
+print(asked, file=sys.stderr)
+"""
+    sent = cloudpickle.dumps(processor)
+    run = subprocess.run([bare, "-c", code], input=sent, capture_output=True, text=False)
+    assert (run.stdout.decode(), run.stderr.decode()) == ("", "['state']\n")
 
 
 @pytest.mark.spark

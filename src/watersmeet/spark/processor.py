@@ -28,8 +28,8 @@ from watersmeet.spark.exits import Exit, report_row, with_report
 from watersmeet.spark.frames import to_frame
 from watersmeet.spark.python import HIDE_TRACEBACK, Travelling
 from watersmeet.spark.shards import ids_in_task
-from watersmeet.spark.store import SparkStore
-from watersmeet.spark.worker import settle, silence_driver
+from watersmeet.spark.store import SparkStore, declared
+from watersmeet.spark.worker import settle
 from watersmeet.state.cache import SegmentCache
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ class Processor(Travelling, StatefulProcessor):
     DataFrames: all rows come in one call, and then nothing comes any more. ``timers`` says
     that there is a watermark to wait for, and ``hold`` how far Spark's is held back behind the
     operator's, in milliseconds."""
+
+    declare = staticmethod(declared)
 
     def __init__(
         self,
@@ -66,9 +68,6 @@ class Processor(Travelling, StatefulProcessor):
         self._streaming = streaming
         self._timers = timers
         self._hold = hold
-
-    def arrived(self) -> None:
-        silence_driver()
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         settle()

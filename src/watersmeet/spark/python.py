@@ -14,12 +14,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from watersmeet.errors import SessionError
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 #: What our functions import in a worker.
 NEEDED = ("watersmeet", "pyspark", "pyarrow", "polars", "numpy", "pandas", "google.protobuf")
@@ -80,23 +82,48 @@ def check_python(executable: str, *, paths: str) -> None:
         )
 
 
-class Travelling:
-    """What is sent to Spark's workers. There it is opened by a function that travels with it."""
+def by_value(function: Function) -> Function:
+    """A function that is pickled by what it does, not by its name: a worker that lacks Watersmeet
+    would not find it. It imports what it needs itself."""
+    function.__module__ = "__main__"
+    return function
 
-    def arrived(self) -> None:
-        """Called in the worker, before anything else."""
+
+class Travelling:
+    """What is sent to Spark's workers. There it is opened by a function that travels with it.
+
+    ``declare`` is all that the worker beside the driver is to do. Spark starts that one when a
+    query starts, to ask a stateful operator for its state, and waits for it. It does without what
+    is sent, and without our packages, which take most of a second to import."""
+
+    declare: Callable[[Any], Any] | None = None
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         pickled = cloudpickle.dumps((type(self), vars(self)))  # type: ignore[no-untyped-call]
-        return _opened, (pickled,)
+        return _opened, (pickled, type(self).declare)
 
 
-def _opened(pickled: bytes) -> Any:
+@by_value
+def _opened(pickled: bytes, declare: Callable[[Any], Any] | None) -> Any:
     import os
     import pickle
     import platform
     import sys
 
+    main = getattr(sys.modules["__main__"], "__spec__", None)
+    beside_driver = main is not None and main.name.endswith("transform_with_state_driver_worker")
+    if beside_driver and declare is not None:
+        # PySpark prints there what it is about to do, for its own developers, at any log level.
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+
+        class Declaring:
+            def init(self, handle: Any) -> None:
+                declare(handle)
+
+            def close(self) -> None:
+                pass
+
+        return Declaring()
     try:
         kind, fields = pickle.loads(pickled)
     except ModuleNotFoundError as error:
@@ -110,9 +137,4 @@ def _opened(pickled: bytes) -> Any:
         raise ModuleNotFoundError(message, name=error.name) from None
     opened = object.__new__(kind)
     opened.__dict__.update(fields)
-    opened.arrived()
     return opened
-
-
-# Pickled by what it does, not by its name: a worker that lacks Watersmeet would not find it.
-_opened.__module__ = "__main__"

@@ -7,8 +7,16 @@ from dataclasses import dataclass
 from pyspark.sql import types as T
 from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessorHandle
 
+from watersmeet.spark.python import by_value
+
 _NAME = T.StructType([T.StructField("name", T.StringType())])
 _VALUE = T.StructType([T.StructField("value", T.BinaryType())])
+
+
+@by_value
+def declared(handle: StatefulProcessorHandle) -> MapState:
+    """The state, as Spark knows it."""
+    return handle.getMapState("state", _NAME, _VALUE)
 
 
 @dataclass(frozen=True)
@@ -19,7 +27,7 @@ class SparkStore:
 
     @classmethod
     def of(cls, handle: StatefulProcessorHandle) -> SparkStore:
-        return cls(handle.getMapState("state", _NAME, _VALUE))
+        return cls(declared(handle))
 
     def get(self, name: str) -> bytes | None:
         row = self.values.getValue((name,))

@@ -5,14 +5,11 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
-import os
-import sys
 from functools import cache
 
 #: What a worker keeps of the memory that it has freed.
 KEPT_BYTES = 64 << 20
 _M_TOP_PAD = -2  # of mallopt(3)
-_DRIVER = "pyspark.sql.streaming.transform_with_state_driver_worker"
 
 
 @cache
@@ -28,11 +25,3 @@ def settle() -> None:
     gc.freeze()
     with contextlib.suppress(AttributeError, OSError, TypeError):  # glibc has it, others do not
         ctypes.CDLL(None).mallopt(_M_TOP_PAD, KEPT_BYTES)
-
-
-def silence_driver() -> None:
-    """In the worker that Spark starts beside the driver, to ask an operator for its state, PySpark
-    prints what it is about to do, for its own developers, whatever the log level is."""
-    main = getattr(sys.modules["__main__"], "__spec__", None)
-    if main is not None and main.name == _DRIVER:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115

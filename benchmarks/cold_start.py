@@ -1,0 +1,117 @@
+"""A short job: how long does the first micro-batch take, beside Spark's own join's?
+
+    python -m benchmarks.cold_start          # about four minutes
+    python -m benchmarks.cold_start ../before    # and beside another checkout's code
+
+Every run is a process of its own, with a JVM of its own, so nothing is warm: the ways take turns.
+What is compared are medians: of the time to plan the join, of the first micro-batch, and of the
+whole query, from its start to its end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+import watersmeet as wm
+from benchmarks import harness, window_join
+from benchmarks.workload import Workload
+
+ROOT = Path(__file__).parent.parent
+RUNS = 3
+PARTS = ("plan", "first", "query")
+_WORKLOAD = Workload("cold", rows=50_000, keys=250_000, batches=4, minutes=5)
+_OURS = (harness.ours, harness.ROCKSDB)
+_NATIVE = (window_join.native, harness.ROCKSDB)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("other", nargs="?", type=Path, help="another checkout")
+    parser.add_argument("--one", nargs=2, metavar=("WAY", "FOLDER"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        _one(options.one[0], Path(options.one[1]))
+        return
+    ways = {"ours": ROOT, "native": ROOT}
+    if options.other:
+        ways["the other's"] = options.other.resolve()
+    measured: dict[str, list[dict[str, float]]] = {way: [] for way in ways}
+    with tempfile.TemporaryDirectory("-watersmeet-bench") as folder:
+        _WORKLOAD.write(Path(folder))
+        for _ in range(RUNS):
+            for way, checkout in ways.items():
+                measured[way].append(_in_process(way, checkout, Path(folder)))
+    _show(measured)
+
+
+def _in_process(way: str, checkout: Path, folder: Path) -> dict[str, float]:
+    name = "native" if way == "native" else "ours"
+    path = os.pathsep.join([str(checkout / "src"), str(ROOT)])
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.cold_start", "--one", name, str(folder)],
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        check=True,
+        text=True,
+    )
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def _one(way: str, folder: Path) -> None:
+    """One run, in this process; prints its seconds."""
+    spark = wm.local_session(name="cold start")
+    spark.sparkContext.setLogLevel("ERROR")
+    build, provider = _OURS if way == "ours" else _NATIVE
+    spark.conf.set(harness.PROVIDER, provider)
+    streams = {name: harness.stream(spark, folder, name) for name in _WORKLOAD.streams}
+    began = time.perf_counter()
+    joined = build(streams, _WORKLOAD.window)
+    planned = time.perf_counter()
+    with tempfile.TemporaryDirectory("-watersmeet-bench", ignore_cleanup_errors=True) as checkpoint:
+        query = (
+            joined.writeStream.format("noop")
+            .option("checkpointLocation", checkpoint)
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        ended = time.perf_counter()
+    first = harness.times_of(query)[0] / 1000
+    spark.stop()
+    print(json.dumps({"plan": planned - began, "first": first, "query": ended - planned}))
+
+
+def _show(measured: dict[str, list[dict[str, float]]]) -> None:
+    table = Table(title="seconds, medians")
+    for title in ("way", "to plan", "first micro-batch", "whole query"):
+        table.add_column(title)
+    medians = {
+        way: {part: statistics.median(run[part] for run in runs) for part in PARTS}
+        for way, runs in measured.items()
+    }
+    for way, of_way in medians.items():
+        table.add_row(way, *(f"{of_way[part]:.1f}" for part in PARTS))
+    console = Console(width=110)
+    console.print(table)
+    for part in ("first", "query"):
+        for way in medians:
+            if way != "ours":
+                ratio = medians["ours"][part] / medians[way][part]
+                console.print(f"{part}: ours takes {ratio:.2f} of the time of {way}")
+
+
+if __name__ == "__main__":
+    main()
