@@ -4,13 +4,16 @@ What comes after a join in the same query drops rows behind Spark's watermark of
 before. So every result must be above it. Let w be the watermark that the join works by, and w' its
 value in the micro-batch before. A combination leaves when its last row arrives, which is above w:
 
-- Its greatest time is above w. So an inner join's is, without further ado.
-- The time of its row of stream i is above w - W(i), as rows wait no longer than their window.
+- Its greatest time is above w; if a probe was put off, above w'. So an inner join's is, without
+  further ado.
+- The time of its row of stream i is above w' - K(i), where K(i) is for how long rows are kept: the
+  window W(i); in a left join of many streams, longer by W(1), as the others are matched with the
+  first stream alone.
 - An unmatched row of stream i leaves as soon as time + W(i) <= w, and w' had not come that far: its
-  time is above w' - W(i).
+  time is above w' - W(i). What it has matched of other streams is above w' - K.
 
-So Spark's watermark is *held back* behind the join's, by the longest of these windows: it is then
-w' - W(i) or less when such a row leaves. What follows gives its windows out later by as much, as
+So Spark's watermark is *held back* behind the join's, by the longest of these times: it is then
+w' - K(i) or less when such a row leaves. What follows gives its windows out later by as much, as
 after Spark's own outer join. The join itself waits for nothing.
 """
 

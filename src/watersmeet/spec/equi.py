@@ -45,10 +45,8 @@ class EquiSpec(JoinSpec):
         """The windows by which results may be behind the watermark: see
         :mod:`watersmeet.plan.event_time`."""
         return tuple(
-            window
-            for stream, window, preserved in zip(
-                self.streams, self.windows, self.preserved, strict=True
-            )
+            kept
+            for stream, kept, preserved in zip(self.streams, self.kept, self.preserved, strict=True)
             if self.event_time == stream.name or (self.event_time == GREATEST and preserved)
         )
 
