@@ -1,0 +1,72 @@
+"""No result is late for what follows the join: its event time is above Spark's watermark of the
+micro-batch before, which is held back behind the join's own."""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+
+import pyarrow as pa
+import pytest
+
+from watersmeet.spec.budget import Budget
+from watersmeet.testing import LocalJoin, LocalStream
+
+SECOND = 1_000_000
+NOON = dt.datetime(2026, 6, 1, 12, tzinfo=dt.UTC)
+TYPES = {"k": pa.int64(), "t": pa.timestamp("us", "UTC")}
+CASES = [
+    *(("inner", 2, event_time) for event_time in ("greatest", "a", "b")),
+    *(("left", 2, event_time) for event_time in ("greatest", "a", "b")),
+    *(("right", 2, event_time) for event_time in ("greatest", "a", "b")),
+    ("full", 2, "greatest"),
+    ("semi", 2, "a"),
+    ("anti", 2, "greatest"),
+    *(("inner", 3, event_time) for event_time in ("greatest", "c")),
+    *(("left", 3, event_time) for event_time in ("greatest", "a", "b", "c")),
+]
+
+
+def batch(dice: random.Random, number: int) -> pa.Table:
+    """Rows of ten seconds, up to eight seconds out of order; sometimes none."""
+    count = dice.choice([0, 3, 6, 12])
+    times = [10 * number + dice.uniform(-8, 10) for _ in range(count)]
+    keys = [dice.randrange(6) for _ in range(count)]
+    return pa.table(
+        [keys, [NOON + dt.timedelta(seconds=time) for time in times]], schema=pa.schema(TYPES)
+    )
+
+
+@pytest.mark.parametrize(("how", "count", "event_time"), CASES)
+def test_no_result_is_behind_sparks_watermark_of_the_micro_batch_before(
+    how: str, count: int, event_time: str
+) -> None:
+    behind: list[int] = []
+    for seed in range(5):
+        dice = random.Random(seed)
+        names = "abc"[:count]
+        early = how == "left" and count == 2 and seed % 2 == 1
+        join = LocalJoin(
+            {name: LocalStream(pa.schema(TYPES), time="t", delay="8 seconds") for name in names},
+            on="k",
+            within={name: f"{dice.choice([5, 20, 40])} seconds" for name in names},
+            how=how,
+            event_time=event_time,
+            shards=2,
+            **({"goal": "early", "budget": Budget(memory="20 kB")} if early else {}),
+        )
+        before: int | None = None
+        for number in range(14):
+            watermark = join.watermark
+            if dice.random() < 0.2:
+                results = join.pause()
+            else:
+                results = join.batch(**{name: batch(dice, number) for name in names})
+            times = results.column("event_time").cast(pa.int64()).drop_null().to_pylist()
+            if before is not None:
+                behind += [before - time for time in times]
+                assert all(time > before - join.spec.hold for time in times)
+            before = watermark
+    assert len(behind) > 20
+    if join.spec.hold:
+        assert max(behind) > 0, "some results are behind the watermark that is not held back"
