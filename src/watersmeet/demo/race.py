@@ -85,7 +85,8 @@ def sparks_own(spark: SparkSession, folder: Path, results: Path) -> Contender:
     views = _watermarked(views_df, "viewed_at", ads.VIEW_DELAY).alias("views")
     clicks = _watermarked(clicks_df, "clicked_at", ads.CLICK_DELAY).alias("clicks")
     viewed, clicked = views["viewed_at"], clicks["clicked_at"]
-    apart = (clicked >= viewed - ads.WITHIN) & (clicked <= viewed + ads.WITHIN)
+    within: Any = ads.WITHIN  # pyspark takes it; its annotations do not say so
+    apart = (clicked >= viewed - within) & (clicked <= viewed + within)
     joined = views.join(clicks, (views["ad_id"] == clicks["ad_id"]) & apart)
     columns = ("views.ad_id", "user_id", "campaign", "price", "viewed_at", "device", "clicked_at")
     latest = "greatest(viewed_at, clicked_at) AS event_time"

@@ -117,8 +117,8 @@ def _opened(pickled: bytes, declare: Callable[[Any], Any] | None) -> Any:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
 
         class Declaring:
-            def init(self, handle: Any) -> None:
-                declare(handle)
+            def init(self, handle: Any, ask: Callable[[Any], Any] = declare) -> None:
+                ask(handle)
 
             def close(self) -> None:
                 pass

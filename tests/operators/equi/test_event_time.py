@@ -12,7 +12,6 @@ import pytest
 from watersmeet.spec.budget import Budget
 from watersmeet.testing import LocalJoin, LocalStream
 
-SECOND = 1_000_000
 NOON = dt.datetime(2026, 6, 1, 12, tzinfo=dt.UTC)
 TYPES = {"k": pa.int64(), "t": pa.timestamp("us", "UTC")}
 CASES = [
@@ -37,37 +36,44 @@ def batch(dice: random.Random, number: int) -> pa.Table:
     )
 
 
+def run(seed: int, how: str, count: int, event_time: str) -> tuple[int, list[int]]:
+    """How far Spark's watermark is held back, and how far results of a random run are behind the
+    join's own one of the micro-batch before."""
+    dice, names = random.Random(seed), "abc"[:count]
+    early = how == "left" and count == 2 and seed % 2 == 1
+    join = LocalJoin(
+        {name: LocalStream(pa.schema(TYPES), time="t", delay="8 seconds") for name in names},
+        on="k",
+        within={name: f"{dice.choice([5, 20, 40])} seconds" for name in names},
+        how=how,
+        event_time=event_time,
+        shards=2,
+        **({"goal": "early", "budget": Budget(memory="20 kB")} if early else {}),
+    )
+    behind: list[int] = []
+    before: int | None = None
+    for number in range(14):
+        watermark = join.watermark
+        if dice.random() < 0.2:
+            results = join.pause()
+        else:
+            results = join.batch(**{name: batch(dice, number) for name in names})
+        if before is not None:
+            times = results.column("event_time").cast(pa.int64()).drop_null().to_pylist()
+            behind += [before - time for time in times]
+        before = watermark
+    return join.spec.hold, behind
+
+
 @pytest.mark.parametrize(("how", "count", "event_time"), CASES)
 def test_no_result_is_behind_sparks_watermark_of_the_micro_batch_before(
     how: str, count: int, event_time: str
 ) -> None:
-    behind: list[int] = []
+    needed = False
     for seed in range(30):
-        if seed >= 4 and (max(behind) > 0 or not join.spec.hold):
-            break
-        dice = random.Random(seed)
-        names = "abc"[:count]
-        early = how == "left" and count == 2 and seed % 2 == 1
-        join = LocalJoin(
-            {name: LocalStream(pa.schema(TYPES), time="t", delay="8 seconds") for name in names},
-            on="k",
-            within={name: f"{dice.choice([5, 20, 40])} seconds" for name in names},
-            how=how,
-            event_time=event_time,
-            shards=2,
-            **({"goal": "early", "budget": Budget(memory="20 kB")} if early else {}),
-        )
-        before: int | None = None
-        for number in range(14):
-            watermark = join.watermark
-            if dice.random() < 0.2:
-                results = join.pause()
-            else:
-                results = join.batch(**{name: batch(dice, number) for name in names})
-            times = results.column("event_time").cast(pa.int64()).drop_null().to_pylist()
-            if before is not None:
-                behind += [before - time for time in times]
-                assert all(time > before - join.spec.hold for time in times)
-            before = watermark
-    shown = "some results are behind a watermark that is not held back"
-    assert max(behind) > 0 or not join.spec.hold, shown
+        hold, behind = run(seed, how, count, event_time)
+        assert all(late < hold for late in behind)
+        needed |= hold == 0 or any(late >= 0 for late in behind)
+        if needed and seed >= 3:
+            return
+    assert needed, "some results are behind a watermark that is not held back"
