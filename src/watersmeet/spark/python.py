@@ -113,11 +113,12 @@ def _opened(pickled: bytes, declare: Callable[[Any], Any] | None) -> Any:
     main = getattr(sys.modules["__main__"], "__spec__", None)
     beside_driver = main is not None and main.name.endswith("transform_with_state_driver_worker")
     if beside_driver and declare is not None:
+        ask = declare
         # PySpark prints there what it is about to do, for its own developers, at any log level.
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
 
         class Declaring:
-            def init(self, handle: Any, ask: Callable[[Any], Any] = declare) -> None:
+            def init(self, handle: Any) -> None:
                 ask(handle)
 
             def close(self) -> None:
