@@ -7,10 +7,11 @@ import random
 from collections.abc import Callable, Mapping
 
 from soak.case import Case
-from soak.families import chains, promises, windows
+from soak.families import chains, promises, rings, windows
 
 FAMILIES: Mapping[str, Callable[[random.Random, int], Case]] = {
     "chains": chains.case,
     "windows": windows.case,
     "promises": promises.case,
+    "rings": rings.case,
 }
