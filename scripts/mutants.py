@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
@@ -49,7 +49,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(suffix="-mutants") as folder:
         first = copied(Path(folder) / "first")
         started = time.monotonic()
-        subprocess.run(test_command(), cwd=first, env=environment(first), check=True)
+        subprocess.run(test_command(()), cwd=first, env=environment(first), check=True)
         limit = PATIENCE * (time.monotonic() - started) * options.processes
         drawn = sample(first, options.only, options.count, options.seed)
         print(f"{len(drawn)} faults, seed {options.seed}; at most {limit:.0f} s each", flush=True)
@@ -65,9 +65,18 @@ def copied(to: Path) -> Path:
     return to
 
 
-def test_command() -> list[str]:
+def test_command(first: Iterable[Path]) -> list[str]:
+    """All tests, some of them first. (Pytest runs no test twice.)"""
     options = ["-x", "-q", "-m", "not spark", "-p", "no:cacheprovider", "--no-header"]
-    return [sys.executable, "-m", "pytest", *options, *TESTS]
+    return [sys.executable, "-m", "pytest", *options, *map(str, first), *TESTS]
+
+
+def nearest(module: Path, checkout: Path) -> list[Path]:
+    """The module, for its doctests, and the test files with its name: they tell soonest."""
+    files = (checkout / "tests").rglob(f"test_*{module.stem}*.py")
+    return [
+        path.relative_to(checkout) for path in (module, *sorted(files)) if "spark" not in path.parts
+    ]
 
 
 def environment(checkout: Path) -> dict[str, str]:
@@ -145,9 +154,17 @@ def tried(
             results[number] = future.result()
             fault = drawn[number]
             where = f"{Path(*fault.module_path.parts[-3:])}:{fault.start_pos[0]}"
-            answer = "noticed" if results[number].is_killed else "SURVIVED"
-            print(f"{done}/{len(drawn)} {answer:8} {where} {fault.operator_name}", flush=True)
+            print(
+                f"{done}/{len(drawn)} {answer(results[number]):11} {where} {fault.operator_name}",
+                flush=True,
+            )
     return results
+
+
+def answer(result: WorkResult) -> str:
+    if not result.is_killed:
+        return "SURVIVED"
+    return "did not end" if result.output == "timeout" else "noticed"
 
 
 def notice(fault: MutationSpec, folder: Path, limit: float) -> WorkResult:
@@ -164,7 +181,8 @@ def notice(fault: MutationSpec, folder: Path, limit: float) -> WorkResult:
         end_pos=fault.end_pos,
         operator_args=fault.operator_args,
     )
-    command = " ".join(f"'{part}'" for part in test_command())
+    near = nearest(here.module_path, own)
+    command = " ".join(f"'{part}'" for part in test_command(near))
     return mutate_and_test([here], command, limit)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import Any
+from unittest import mock
 
+import polars as pl
 import pytest
 
 import watersmeet as wm
@@ -22,6 +24,9 @@ from watersmeet.errors import (
 from watersmeet.plan.explain import explain
 from watersmeet.plan.family import plan_join
 from watersmeet.plan.ring import RingPlan
+from watersmeet.rows.overlaps import Comparison, Rank
+from watersmeet.rows.predicate import SqlPredicate
+from watersmeet.rows.terms import Term
 from watersmeet.spec.stream import Column, StreamSpec
 from watersmeet.testing import LocalBackend
 
@@ -173,6 +178,21 @@ class TestOrder:
         planned = plan(names="abc", tuning=wm.Tuning(order=["c", "a", "b"]))
         assert self.names(planned) == "cab"
         assert "in the order that was asked for" in explain(planned)
+
+
+def test_explain_shows_what_is_searched_and_what_is_compared() -> None:
+    low, high = (Rank(f"{n}.n", i, ("n",), "int", pl.col(f"{i}.n")) for i, n in enumerate("ab"))
+    searched = Term(
+        SqlPredicate("a.n <= b.n", ((0, "n"), (1, "n")), pl.col("0.n") <= pl.col("1.n")),
+        comparisons=(Comparison(low, high, exact=True),),
+    )
+    with mock.patch.object(Machine, "translate", return_value=(searched,)):
+        planned = plan(where=["a.n <= b.n", near("a", "b")])
+    text = explain(planned)
+    assert "stored rows are searched, in each slice, by time and by" in text
+    assert "what is found: compared by predicates" in text
+    assert [each.text for each in planned.conditions.predicates] == ["similar(a, b)"]
+    assert planned.spec.conditions == ("a.n <= b.n", "similar(a, b)")
 
 
 def test_explain_shows_slices_hops_and_state() -> None:

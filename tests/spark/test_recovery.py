@@ -156,11 +156,11 @@ def test_a_query_goes_on_when_an_executor_is_killed(spark: SparkSession, tmp_pat
     assert_same_rows(table(spark.read.parquet(str(tmp_path / "out"))), wanted)
 
 
-def test_the_state_of_two_executions_of_a_micro_batch_is_not_mixed(
+def test_the_state_of_two_executions_of_a_micro_batch_may_be_mixed(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Both leave state of the same version, with other parts in it. One executor has the first
-    one's in memory. The files must be of the other's, or of the first's: not of both."""
+    """Both leave state of the same version. One executor has the first one's in memory, and the
+    files are the other's. What the next micro-batch changes must fit both."""
     # Parts too large to be kept in the manifest.
     wanted = views_and_clicks(tmp_path, 4, rows=1000, keys=400)
     with driver(tmp_path, query="twice_query") as query:

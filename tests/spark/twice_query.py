@@ -53,8 +53,8 @@ def main() -> None:
         SparkSession.builder.master("local-cluster[2,1,1024]")
         .config("spark.sql.shuffle.partitions", "1")
         .config("spark.sql.session.timeZone", "UTC")
-        # In format 1, Spark's default, the two executions may be mixed: see docs/spark.md.
-        .config("spark.sql.streaming.stateStore.checkpointFormatVersion", "2")
+        # In format 2 Spark would not mix the two executions: see docs/spark.md.
+        .config("spark.sql.streaming.stateStore.checkpointFormatVersion", "1")
         .config("spark.watersmeet.cache.folder", str(folder / "cache"))
         .config("spark.ui.enabled", "false")
         .config("spark.driver.memory", "1g")

@@ -52,8 +52,8 @@ class Manifest:
     ``fingerprint`` says which query the state belongs to. ``windows`` hold the streams' rows,
     ``named`` ones anything else that grows, and ``values`` names single values in the store.
     ``timer`` is the event-time timer that is set, in milliseconds. ``section`` belongs to the
-    operator. ``small`` are values that are too small for a place of their own in the store (see
-    :class:`watersmeet.state.store.InlineStore`).
+    operator. ``parts`` counts the parts that were made so far. ``small`` are values that are too
+    small for a place of their own in the store (see :class:`watersmeet.state.store.InlineStore`).
     """
 
     fingerprint: str
@@ -62,6 +62,7 @@ class Manifest:
     values: list[str] = field(default_factory=list)
     timer: int | None = None
     section: dict[str, Any] = field(default_factory=dict)
+    parts: int = 0
     small: dict[str, bytes] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
@@ -78,6 +79,7 @@ class Manifest:
             "values": self.values,
             "timer": self.timer,
             "section": self.section,
+            "parts": self.parts,
             "small": {name: b64encode(value).decode() for name, value in self.small.items()},
         }
         return json.dumps(fields, separators=(",", ":")).encode()

@@ -25,6 +25,7 @@ from watersmeet.state.cache import CacheCounts, SegmentCache
 from watersmeet.state.compaction import LARGEST, slot_width
 from watersmeet.state.manifest import Entry, Manifest
 from watersmeet.state.memory import OpenSegments, piece_of, resident_of
+from watersmeet.state.part_names import PartNames
 from watersmeet.state.store import InlineStore, Store
 from watersmeet.state.window import Window
 
@@ -69,6 +70,7 @@ class ShardState:
         self.cache = replace(cache, counts=CacheCounts())
         self._memory = memory
         self._opened = OpenSegments(resident_of(memory))
+        self._part_names = PartNames(self.manifest.parts)
         self.windows = [
             self._window(entries, length, delay)
             for entries, length in zip(self.manifest.windows, lengths, strict=True)
@@ -135,6 +137,7 @@ class ShardState:
             window.write()
         for window in self._named.values():
             window.write()
+        self.manifest.parts = self._part_names.made
         self.store.store.put(_MANIFEST, self.manifest.to_bytes())
 
     def _window(self, entries: list[Entry], length: int | None, delay: int) -> Window:
@@ -146,6 +149,7 @@ class ShardState:
             self.store,
             self.cache,
             self._opened,
+            self._part_names,
             largest=LARGEST if piece is None else piece,
         )
 

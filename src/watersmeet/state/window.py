@@ -15,7 +15,6 @@ What may not survive the step is written at its end (:mod:`watersmeet.state.writ
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
@@ -30,6 +29,7 @@ from watersmeet.state.bitmaps import Bitmaps
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.manifest import Entry, total_memory, total_rows
 from watersmeet.state.memory import OpenSegments
+from watersmeet.state.part_names import PartNames, segment_id
 from watersmeet.state.segment import Segment
 from watersmeet.state.store import Store
 from watersmeet.state.write_buffer import WriteBuffer
@@ -51,9 +51,9 @@ class Window:
 
     ``length`` is in microseconds, None for a window without end. ``slot`` is the width of a slot
     of time; only segments of one slot are merged (see :mod:`watersmeet.state.compaction`).
-    ``opened`` are the open segments of the shard. ``indexed`` says whether new segments get an
-    index. ``largest`` limits the memory of a merged segment. ``expired`` counts the rows that have
-    expired, without those that were gone before."""
+    ``opened`` are the open segments of the shard, and ``part_names`` names its parts. ``indexed``
+    says whether new segments get an index. ``largest`` limits the memory of a merged segment.
+    ``expired`` counts the rows that have expired, without those that were gone before."""
 
     entries: list[Entry]
     length: int | None
@@ -61,6 +61,7 @@ class Window:
     store: Store
     cache: SegmentCache
     opened: OpenSegments = field(default_factory=OpenSegments)
+    part_names: PartNames = field(default_factory=PartNames)
     indexed: bool = True
     largest: int = compaction.LARGEST
     expired: int = 0
@@ -135,9 +136,9 @@ class Window:
             return None
         names, size = [], 0
         for piece in sliced(segment.rows, PART_BYTES):
-            name, value = f"part/{uuid.uuid4().hex}", encode(piece)
-            self._buffer.put(name, value)
-            names.append(name)
+            value = encode(piece)
+            names.append(self.part_names.next(value))
+            self._buffer.put(names[-1], value)
             size += len(value)
         return self._admit(segment, names, size, marks)
 
@@ -232,7 +233,7 @@ class Window:
         if self.indexed:
             segment.indexed()
         entry = Entry(
-            id=uuid.uuid4().hex,
+            id=segment_id(parts, indexed=segment.has_index),
             parts=parts,
             rows=len(segment),
             bytes=size,

@@ -115,13 +115,11 @@ class Relocation:
         )
         new.put(MANIFEST, manifest.to_bytes())
         with _opened(new) as state:
-            for part in moved:
-                window = state.windows[part.window]
-                window.indexed = False
-                window.add(Segment.of(part.rows), part.marks)
             for window in state.windows:
-                window.write()
-            new.put(MANIFEST, state.manifest.to_bytes())
+                window.indexed = False
+            for part in moved:
+                state.windows[part.window].add(Segment.of(part.rows), part.marks)
+            state.commit()
         return new.values
 
 
