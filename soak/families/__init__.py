@@ -7,11 +7,12 @@ import random
 from collections.abc import Callable, Mapping
 
 from soak.case import Case
-from soak.families import chains, enrichments, promises, windows
+from soak.families import chains, enrichments, promises, rings, windows
 
 FAMILIES: Mapping[str, Callable[[random.Random, int], Case]] = {
     "chains": chains.case,
     "windows": windows.case,
     "promises": promises.case,
     "enrichments": enrichments.case,
+    "rings": rings.case,
 }

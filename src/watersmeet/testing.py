@@ -37,6 +37,7 @@ import pyarrow.compute as pc
 from watersmeet import durations
 from watersmeet.cost import calibration
 from watersmeet.cost.engine import Weights
+from watersmeet.cost.slices import SliceWeights
 from watersmeet.errors import (
     PredicateError,
     PunctuationError,
@@ -246,6 +247,9 @@ class LocalBackend:
 
     def weights(self) -> Weights:
         return calibration.weights(self.folder)
+
+    def slice_weights(self) -> SliceWeights:
+        return calibration.slice_weights(self.folder)
 
     def translate(self, sql: str) -> tuple[Term, ...]:
         raise PredicateError(

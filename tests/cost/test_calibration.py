@@ -19,6 +19,14 @@ def test_it_takes_less_than_a_second_and_a_scan_is_cheaper_than_a_search() -> No
     assert weights.scan < weights.search
 
 
+def test_so_does_what_comparing_and_sending_costs() -> None:
+    began = time.perf_counter()
+    weights = calibration.measure_slices()
+    assert time.perf_counter() - began < 1.0
+    assert all(value > 0 for value in asdict(weights).values())
+    assert weights.byte < weights.compare < weights.step
+
+
 def test_what_was_measured_is_used_again(tmp_path: Path) -> None:
     calibration.forget()
     first = calibration.weights(str(tmp_path))

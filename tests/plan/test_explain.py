@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from watersmeet.cost.engine import Weights
+from watersmeet.cost.slices import SliceWeights
 from watersmeet.plan.explain import explain
 from watersmeet.plan.family import plan_join
 from watersmeet.rows.predicate import SqlPredicate
@@ -45,6 +46,9 @@ class EightShards:
 
     def weights(self) -> Weights:
         return WEIGHTS
+
+    def slice_weights(self) -> SliceWeights:
+        return SliceWeights(compare=20, send=1_000, byte=1, step=1_000_000)
 
     def translate(self, sql: str) -> tuple[Term, ...]:
         return (Term(SqlPredicate(sql, (), pl.lit(True))),)

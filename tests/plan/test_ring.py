@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
+from unittest import mock
 
+import polars as pl
 import pytest
 
 import watersmeet as wm
+from watersmeet.cost.slices import SliceWeights
 from watersmeet.errors import (
     BudgetError,
     JoinTypeError,
@@ -21,6 +24,9 @@ from watersmeet.errors import (
 from watersmeet.plan.explain import explain
 from watersmeet.plan.family import plan_join
 from watersmeet.plan.ring import RingPlan
+from watersmeet.rows.overlaps import Comparison, Rank
+from watersmeet.rows.predicate import SqlPredicate
+from watersmeet.rows.terms import Term
 from watersmeet.spec.stream import Column, StreamSpec
 from watersmeet.testing import LocalBackend
 
@@ -40,10 +46,31 @@ def near(*names: str) -> wm.PredicateFunction:
     return wm.predicate(similar, *names)
 
 
-def plan(*streams: StreamSpec, names: str = "ab", shards: int = 4, **arguments: Any) -> RingPlan:
+#: A machine on which comparing is dear, and one on which sending is.
+COMPARES = SliceWeights(compare=50_000, send=1_000, byte=1, step=1e6)
+SENDS = SliceWeights(compare=20, send=1e6, byte=1_000, step=1e6)
+
+
+@dataclass(frozen=True)
+class Machine(LocalBackend):
+    """A backend on a machine with known weights."""
+
+    known: SliceWeights = COMPARES
+
+    def slice_weights(self) -> SliceWeights:
+        return self.known
+
+
+def plan(
+    *streams: StreamSpec,
+    names: str = "ab",
+    shards: int = 4,
+    weights: SliceWeights = COMPARES,
+    **arguments: Any,
+) -> RingPlan:
     """A call that is right in all that the test does not say."""
     given = {"where": near(*names[:2]), "within": "10 seconds", **arguments}
-    backend = LocalBackend(shards, "nowhere")
+    backend = Machine(shards, "nowhere", known=weights)
     planned = plan_join(streams or [stream(name) for name in names], backend, **given)
     assert isinstance(planned, RingPlan)
     return planned
@@ -78,6 +105,7 @@ def test_a_plain_call_is_planned_in_full() -> None:
         ({"how": "left", "names": "abc"}, PredicateError, "with how='left' of 3 streams"),
         ({"how": "semi", "names": "abc"}, JoinTypeError, "is for two streams"),
         ({"within": None}, UnboundedStateError, "within: missing"),
+        ({"tuning": wm.Tuning(slices="many")}, StrategyError, "not a whole number"),
         ({"within": None, "how": "left", "unbounded": True}, WindowError, "how='left'"),
         ({"violations": "drop"}, PunctuationError, "this join has none"),
         ({"emit_punctuations": True}, PunctuationError, "this join has none"),
@@ -152,6 +180,21 @@ class TestOrder:
         assert "in the order that was asked for" in explain(planned)
 
 
+def test_explain_shows_what_is_searched_and_what_is_compared() -> None:
+    low, high = (Rank(f"{n}.n", i, ("n",), "int", pl.col(f"{i}.n")) for i, n in enumerate("ab"))
+    searched = Term(
+        SqlPredicate("a.n <= b.n", ((0, "n"), (1, "n")), pl.col("0.n") <= pl.col("1.n")),
+        comparisons=(Comparison(low, high, exact=True),),
+    )
+    with mock.patch.object(Machine, "translate", return_value=(searched,)):
+        planned = plan(where=["a.n <= b.n", near("a", "b")])
+    text = explain(planned)
+    assert "stored rows are searched, in each slice, by time and by" in text
+    assert "what is found: compared by predicates" in text
+    assert [each.text for each in planned.conditions.predicates] == ["similar(a, b)"]
+    assert planned.spec.conditions == ("a.n <= b.n", "similar(a, b)")
+
+
 def test_explain_shows_slices_hops_and_state() -> None:
     text = explain(plan(how="left", tuning=wm.Tuning(slices=2, draining=3)))
     assert "(similar(a, b))" in text
@@ -161,6 +204,38 @@ def test_explain_shows_slices_hops_and_state() -> None:
     assert "hop 2 stores a: probed by new rows of b" in text
     assert "unmatched rows of a: emitted when the watermark reaches a.at + 10 s" in text
     assert "expected state: 12,000 rows for every 1,000 rows/s" in text
+
+
+class TestSlices:
+    AUTO = wm.Tuning(slices="auto")
+
+    def test_where_comparing_is_dear_all_are_used(self) -> None:
+        assert plan(shards=16, tuning=self.AUTO).policy.slices == 16
+
+    def test_where_sending_is_dear_few_are_used(self) -> None:
+        slow = stream("a", rows_per_second=1), stream("b", rows_per_second=1)
+        planned = plan(*slow, shards=16, weights=SENDS, tuning=self.AUTO)
+        assert planned.policy.slices < 8
+        assert planned.policy.reach == planned.policy.slices
+
+    def test_more_slices_help_output_longer_than_latency(self) -> None:
+        slow = stream("a", rows_per_second=10), stream("b", rows_per_second=10)
+        early, most = (
+            plan(*slow, shards=64, tuning=self.AUTO, goal=goal).policy.slices
+            for goal in ("early", "throughput")
+        )
+        assert 1 < early < most
+
+    def test_without_it_all_are_used_and_explain_shows_the_curve(self) -> None:
+        slow = stream("a", rows_per_second=1), stream("b", rows_per_second=1)
+        planned = plan(*slow, shards=16, weights=SENDS)
+        assert planned.policy.slices == 16
+        text = explain(planned)
+        best = planned.policy.expected_slices.best
+        assert f"by the cost model, {best} for goal 'throughput'; to take it" in text
+        assert "output, as a multiple of one slice's, by slices: 1: 1, " in text
+        assert "20 ns to compare a pair, 1 ms to send a row of 16 bytes" in text
+        assert "a slice never waits if it receives" in text
 
 
 def test_explain_shows_what_a_budget_means() -> None:

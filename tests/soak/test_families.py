@@ -18,7 +18,7 @@ from tests.oracle import assert_same_rows
 from watersmeet.testing import LocalJoin
 
 FILES = 8
-LOCAL = ["windows", "promises"]
+LOCAL = ["windows", "promises", "rings"]
 
 
 def micro_batches(

@@ -13,47 +13,72 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict
+from typing import TypeVar
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 
 from watersmeet.cost.engine import Weights
+from watersmeet.cost.slices import SliceWeights
 from watersmeet.rows.columns import CODE, TIME
+from watersmeet.rows.ipc import from_ipc, write_ipc
+from watersmeet.rows.predicate import SqlPredicate
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.cache.file import whole_file
 from watersmeet.state.cache.folder import cache_folder
 from watersmeet.state.probe import probe
 from watersmeet.state.segment import Segment
+from watersmeet.state.shard import ShardState
+from watersmeet.state.store import MemoryStore
 
 _STORED = 400_000
 _NEW = 20_000
 _KEYS = 100_000
 #: Raised when what is measured changes.
 _VERSION = 1
+#: Pairs that are compared, and rows that are sent, to measure what that costs.
+_PAIRS = 200_000
+_SENT = 1_000
+
+Measured = TypeVar("Measured", Weights, SliceWeights)
 
 
 _known: list[Weights] = []
+_known_of_slices: list[SliceWeights] = []
 
 
 def weights(configured: str | None = None) -> Weights:
     """This machine's weights: as this process knows them, from the folder of the local cache (see
     :func:`~watersmeet.state.cache.folder.cache_folder`), or measured now and put there."""
     if not _known:
-        _known.append(_read_or_measured(cache_folder(configured).path))
+        _known.append(_read_or_measured(cache_folder(configured).path, Weights, measure))
     return _known[0]
+
+
+def slice_weights(configured: str | None = None) -> SliceWeights:
+    """This machine's weights of joins without a key, likewise."""
+    if not _known_of_slices:
+        folder = cache_folder(configured).path
+        _known_of_slices.append(_read_or_measured(folder, SliceWeights, measure_slices))
+    return _known_of_slices[0]
 
 
 def forget() -> None:
     """Have the weights read or measured again."""
     _known.clear()
+    _known_of_slices.clear()
 
 
-def _read_or_measured(folder: str | None) -> Weights:
+def _read_or_measured(
+    folder: str | None, kind: Callable[..., Measured], measure: Callable[[], Measured]
+) -> Measured:
     if folder is None:
         return measure()
-    path = os.path.join(folder, f"weights-{_VERSION}.json")
+    name = "weights" if kind is Weights else "slice-weights"
+    path = os.path.join(folder, f"{name}-{_VERSION}.json")
     with contextlib.suppress(OSError, ValueError, TypeError), open(path) as file:
-        return Weights(**json.load(file))
+        return kind(**json.load(file))
     measured = measure()
     with contextlib.suppress(OSError), whole_file(path) as temporary, open(temporary, "w") as file:
         json.dump(asdict(measured), file)
@@ -90,6 +115,46 @@ def measure() -> Weights:
         hit=_per_row(full - empty, found),
         call=(once + _opening(parts[0])) * 1e9,
     )
+
+
+def measure_slices() -> SliceWeights:
+    """Measure what comparing and sending rows costs, with the very functions that a join uses."""
+    random = np.random.default_rng(0)
+    narrow, wide = _sent_rows(random, 8), _sent_rows(random, 1_000)
+    less = SqlPredicate("a < b", ((0, "a"), (1, "b")), pl.col("0.a") < pl.col("1.b"))
+    column, other = (pa.array(random.random(_NEW)) for _ in range(2))
+    positions = [pa.array(random.integers(0, _NEW, _PAIRS)) for _ in range(2)]
+
+    def compare() -> object:
+        return less.mask([column.take(positions[0]), other.take(positions[1])])
+
+    sent = [_seconds(lambda rows=rows: _send(rows)) for rows in (narrow, wide)]  # type: ignore[misc]
+    byte = max(0.0, (sent[1] - sent[0]) * 1e9 / (wide.nbytes - narrow.nbytes))
+    return SliceWeights(
+        compare=_per_row(_seconds(compare), _PAIRS),
+        send=_per_row(sent[0], len(narrow)),
+        byte=byte,
+        step=_seconds(_empty_step) * 1e9,
+    )
+
+
+def _sent_rows(random: np.random.Generator, width: int) -> pa.RecordBatch:
+    values = pa.array([random.bytes(width) for _ in range(_SENT)], pa.binary())
+    return pa.RecordBatch.from_pydict({"value": values})
+
+
+def _send(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Pack rows, and unpack them."""
+    sink = pa.BufferOutputStream()
+    write_ipc(rows, sink)
+    return from_ipc(sink.getvalue().to_pybytes())
+
+
+def _empty_step() -> None:
+    """Open the state of a shard, and commit it."""
+    with tempfile.TemporaryDirectory() as folder:
+        cache = SegmentCache(folder, 1 << 20)
+        ShardState(MemoryStore(), cache, fingerprint="empty", lengths=[None]).commit()
 
 
 def _opening(segment: Segment) -> float:

@@ -62,6 +62,20 @@ class Streams:
             self._added(frozenset(order[:place]), stream) for place, stream in enumerate(order[:-1])
         )
 
+    def steps(
+        self, driver: int, order: Sequence[int]
+    ) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """The windows that a driver's rows probe, in an order of the hops: the rows in each, and
+        the share of pairs that match there."""
+        met, windows, shares = frozenset({driver}), [], []
+        for stream in order:
+            if stream == driver:
+                continue
+            before, met = self._combinations(driver, met), met | {stream}
+            windows.append(self.stored[stream])
+            shares.append(self._combinations(driver, met) / (before * self.stored[stream]))
+        return tuple(windows), tuple(shares)
+
     def crossings(self, order: Sequence[int]) -> Iterator[Crossing]:
         """The cross products that an order makes."""
         for place, stream in enumerate(order):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from watersmeet.cost.engine import Weights
+from watersmeet.cost.slices import SliceWeights
 from watersmeet.rows.terms import Term
 
 
@@ -21,6 +22,9 @@ class Backend(Protocol):
 
     def weights(self) -> Weights:
         """How fast the machine is."""
+
+    def slice_weights(self) -> SliceWeights:
+        """How fast it compares and sends rows."""
 
     def translate(self, sql: str) -> tuple[Term, ...]:
         """The terms of a condition in SQL over the streams."""

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from watersmeet.cost.engine import Weights, expected, keeping_indexed, keeping_plain
 from watersmeet.cost.hop_order import UNKNOWN_SELECTIVITY, Link, Streams
 from watersmeet.cost.multiway import most_selective_first
+from watersmeet.cost.slices import SliceModel, SliceWeights
 from watersmeet.errors import StrategyError
 from watersmeet.rows.conditions import Conditions
 from watersmeet.spec.budget import Budget
 from watersmeet.spec.equi import EquiSpec
-from watersmeet.spec.policy import EquiPolicy, IndexPolicy, RingPolicy, Schedule, ShardBudget
+from watersmeet.spec.policy import (
+    EquiPolicy,
+    ExpectedSlices,
+    IndexPolicy,
+    RingPolicy,
+    Schedule,
+    ShardBudget,
+)
 from watersmeet.spec.ring import RingSpec
 
 #: For throughput, rows are purged after this number of punctuations (metadata paper, section 6.2).
@@ -137,16 +146,36 @@ def _in_stages(spec: EquiSpec) -> bool:
 
 #: The rows a second of a stream of which nothing is known yet.
 UNKNOWN_RATE = 1_000.0
+#: The bytes that a value is taken to have: of types of a fixed length, and of others.
+FIXED_TYPES = (
+    "boolean",
+    "tinyint",
+    "smallint",
+    "int",
+    "bigint",
+    "float",
+    "double",
+    "decimal",
+    "date",
+    "timestamp",
+)
+FIXED_BYTES = 8
+VARYING_BYTES = 100
 #: For how many seconds rows are taken to be kept that nothing removes.
 _UNBOUNDED_SECONDS = 3600.0
 
 
-def ring_policy(spec: RingSpec, conditions: Conditions, *, shards: int) -> RingPolicy:
-    """How a join without a key runs on that many shards."""
-    slices = _at_most(shards, spec.tuning.slices, "slices") or shards
-    draining = _at_most(shards, spec.tuning.draining, "draining") or slices
+def ring_policy(
+    spec: RingSpec, conditions: Conditions, *, shards: int, weights: SliceWeights
+) -> RingPolicy:
+    """How a join without a key runs on that many shards, on a machine with such weights."""
     streams = _expected_streams(spec, conditions)
     order = _hop_order(spec, streams)
+    searched, row_bytes = len(conditions.overlaps), _row_bytes(spec)
+    model = SliceModel.of(streams, order, weights, searched=searched, row_bytes=row_bytes)
+    expected, asked = _expected_slices(model, spec.goal, shards), spec.tuning.slices
+    slices = expected.best if asked == "auto" else _at_most(shards, asked, "slices") or shards
+    draining = _at_most(shards, spec.tuning.draining, "draining") or slices
     hops = 1 if len(order) == 2 and spec.marked is None else len(order)
     return RingPolicy(
         shards,
@@ -154,18 +183,45 @@ def ring_policy(spec: RingSpec, conditions: Conditions, *, shards: int) -> RingP
         max(slices, draining),
         order,
         partial=streams.partial_results(order),
+        expected_slices=expected,
         cross_products=tuple((c.driver, c.stream, c.pairs) for c in streams.crossings(order)),
         budget=None if spec.budget is None else _shard_budget(spec.budget, shards * hops, cores=1),
     )
 
 
-def _at_most(shards: int, given: int | None, name: str) -> int | None:
+def _at_most(shards: int, given: Any, name: str) -> int | None:
     if given is not None and given > shards:
         raise StrategyError(
             f"tuning: {name}={given} is more than spark.sql.shuffle.partitions, {shards}. Give at "
             "most that many, or set more partitions before the query's first start."
         )
-    return given
+    return None if given is None else int(given)
+
+
+def _row_bytes(spec: RingSpec) -> float:
+    """What a row takes when it is sent, on average."""
+    columns = [column for stream in spec.streams for column in stream.columns]
+    fixed = sum(c.type.startswith(FIXED_TYPES) for c in columns)
+    total = fixed * FIXED_BYTES + (len(columns) - fixed) * VARYING_BYTES
+    return total / len(spec.streams)
+
+
+def _expected_slices(model: SliceModel, goal: str, shards: int) -> ExpectedSlices:
+    """What the model says of numbers of slices around the best one."""
+    best = model.best(goal, most=shards)
+    around = {1, best // 2, best - 1, best, best + 1, 2 * best, shards}
+    return ExpectedSlices(
+        best,
+        tuple(
+            (slices, model.output(slices), model.latency(slices))
+            for slices in sorted(around)
+            if 1 <= slices <= shards
+        ),
+        comparing=model.times.T_j,
+        sending=model.times.T_s,
+        row_bytes=model.row_bytes,
+        bandwidth=model.bandwidth(best),
+    )
 
 
 def _expected_streams(spec: RingSpec, conditions: Conditions) -> Streams:

@@ -111,7 +111,8 @@ def plan_join(
         unlimited=matching.unlimited,
         **options,
     )
-    policy = ring_policy(spec, conditions, shards=backend.shards)
+    weights = backend.slice_weights()
+    policy = ring_policy(spec, conditions, shards=backend.shards, weights=weights)
     return RingPlan(spec, policy, None, matching.reading, conditions)
 
 
@@ -175,6 +176,8 @@ def _checked_tuning(streams: Sequence[StreamSpec], tuning: object) -> Tuning:
     refuse_tuning(tuning, *with_key, because="joins with a key")
     for name in ("slices", "draining"):
         value = getattr(tuning, name)
+        if name == "slices" and value == "auto":
+            continue
         if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
             raise StrategyError(f"tuning: {name}={value!r} is not a whole number.")
         if value is not None and value < 1:

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from watersmeet.cost import calibration
 from watersmeet.cost.engine import Weights
+from watersmeet.cost.slices import SliceWeights
 from watersmeet.rows.terms import Term
 from watersmeet.spark.query import shard_count
 from watersmeet.spark.sql import translate
@@ -37,6 +38,10 @@ class SparkBackend:
         the temporary directory: the driver must not make the folder that is configured for the
         executors, whose user may be another one."""
         return calibration.weights()
+
+    def slice_weights(self) -> SliceWeights:
+        """This machine's, likewise."""
+        return calibration.slice_weights()
 
     def translate(self, sql: str) -> tuple[Term, ...]:
         return translate(self.spark, sql, self.streams)

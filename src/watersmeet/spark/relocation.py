@@ -5,9 +5,10 @@
     checkpoint ──► rows of every shard ──► rows by their new homes ──► target
        read by Spark's state reader    Python workers    written by Spark's state rewriter
 
-The checkpoint is only read. The target is written under another name, as one micro-batch without
-data, and gets its own name when it is complete: so it is there as a whole, or not at all, whenever
-this is interrupted.
+The checkpoint is only read. The target is a copy of it, with another state after the last
+micro-batch. (A micro-batch of its own would be a gap in the log of a sink that has never seen it.)
+It is written under another name, and gets its own name when it is complete: so it is there as a
+whole, or not at all, whenever this is interrupted.
 
 Spark's rewriter takes state as it is stored: rows of its *unsafe* format, as bytes.
 
@@ -175,8 +176,6 @@ class Checkpoint:
         building = f"{goal}.incomplete"
         files.copy_without_state(source, building)
         logs, batch = _logs(self.spark, building), self.batch
-        if not logs.offsetLog().add(batch + 1, logs.offsetLog().get(batch).get()):
-            raise StateError(f"target={target!r}: somebody else writes it.")
         places = {hop.operator: number for number, hop in enumerate(hops)}
         shards = len(hops[0].manifests)
         transform = Transform(self.spark, iter(self.operators()), places, shards, state)
@@ -184,7 +183,7 @@ class Checkpoint:
         rewriter = jvm.org.apache.spark.sql.execution.streaming.state.StateRewriter(
             session,
             batch,
-            batch + 1,
+            batch,
             building,
             session.sessionState().newHadoopConf(),
             jvm.scala.Some(source),
@@ -193,7 +192,9 @@ class Checkpoint:
         )
         ids = rewriter.run()
         commit = logs.commitLog().get(batch).get().withStateUniqueIds(ids)
-        logs.commitLog().add(batch + 1, commit)
+        logs.commitLog().purgeAfter(batch - 1)
+        if not logs.commitLog().add(batch, commit):
+            raise StateError(f"target={target!r}: somebody else writes it.")
         files.replace_in_metadata(building, source, goal)
         files.rename(building, goal)
 

@@ -89,6 +89,22 @@ class EquiPolicy:
 
 
 @dataclass(frozen=True)
+class ExpectedSlices:
+    """What the cost model says of the number of slices: the ``best`` one for the goal; around it,
+    (slices, output, latency): how many times the output of one slice, and the seconds from a new
+    row to its results. It was assumed that ``comparing`` a pair and ``sending`` a row of
+    ``row_bytes`` to one slice take so many seconds. With the best number, a slice must receive
+    ``bandwidth`` bytes a second so that it never waits."""
+
+    best: int
+    curve: tuple[tuple[int, float, float], ...]
+    comparing: float
+    sending: float
+    row_bytes: float
+    bandwidth: float
+
+
+@dataclass(frozen=True)
 class RingPolicy:
     """How a join without a key runs.
 
@@ -105,6 +121,7 @@ class RingPolicy:
     order: tuple[int, ...]
     partial: tuple[float, ...] = ()
     cross_products: tuple[tuple[int, int, float], ...] = ()
+    expected_slices: ExpectedSlices | None = None
     budget: ShardBudget | None = None
 
     @property

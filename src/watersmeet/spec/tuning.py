@@ -47,7 +47,8 @@ class Tuning:
     slices
         Of a join without a key: over how many shards the stored rows of a stream are dealt, and
         to how many new rows are sent. At most ``spark.sql.shuffle.partitions``, which is the
-        default. It may change when a query is started again.
+        default; ``"auto"``: as many as the cost model says. It may change when a query is started
+        again.
     draining
         The number of slices of an earlier run with more of them, until their rows have expired:
         new rows are still sent to those.
@@ -60,6 +61,6 @@ class Tuning:
     invalidation: Invalidation = "active"
     driver: Driver = "auto"
     purge_after: int | None = None
-    slices: int | None = None
+    slices: int | Literal["auto"] | None = None
     draining: int | None = None
     order: Sequence[str] | None = None

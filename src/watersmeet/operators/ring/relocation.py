@@ -112,10 +112,10 @@ class Relocation:
         )
         new.put(MANIFEST, manifest.to_bytes())
         with _opened(new) as state:
-            for part in moved:
-                window = state.windows[part.window]
+            for window in state.windows:
                 window.indexed = False
-                window.add(Segment.of(part.rows), part.marks)
+            for part in moved:
+                state.windows[part.window].add(Segment.of(part.rows), part.marks)
             state.commit()
         return new.values
 

@@ -93,7 +93,52 @@ def _slices(spec: RingSpec, policy: RingPolicy) -> Node:
         nodes.append(
             Node(f"rows are still sent to {policy.reach}, until what an earlier run stored expires")
         )
-    return Node(f"slices: {policy.slices} of {policy.shards} shards", nodes)
+    return Node(
+        f"slices: {policy.slices} of {policy.shards} shards", [*nodes, *_curve(spec, policy)]
+    )
+
+
+def _curve(spec: RingSpec, policy: RingPolicy) -> list[Node]:
+    """What the cost model says of other numbers of slices."""
+    expected = policy.expected_slices
+    if expected is None or policy.shards == 1:
+        return []
+    if spec.goal == "early":
+        shown = [f"{slices}: {_seconds(latency)}" for slices, _, latency in expected.curve]
+        what = "shortest latency"
+    else:
+        shown = [f"{slices}: {output:.2g}" for slices, output, _ in expected.curve]
+        what = "output, as a multiple of one slice's"
+    asked = (
+        "" if policy.slices == expected.best else "; to take it, tuning=wm.Tuning(slices='auto')"
+    )
+    assumed = (
+        f"assumed: {_seconds(expected.comparing)} to compare a pair, "
+        f"{_seconds(expected.sending)} to send a row of {expected.row_bytes:,.0f} bytes to a slice"
+    )
+    receives = sizes.format(round(expected.bandwidth))
+    return [
+        Node(
+            f"by the cost model, {expected.best} for goal {spec.goal!r}{asked}",
+            [
+                Node(f"{what}, by slices: {', '.join(shown)}"),
+                Node(assumed),
+                Node(f"a slice never waits if it receives {receives} a second"),
+            ],
+        )
+    ]
+
+
+def _seconds(value: float) -> str:
+    """A time that is an estimate.
+
+    >>> _seconds(2.34e-8), _seconds(0.0123)
+    ('23 ns', '12 ms')
+    """
+    for unit, size in (("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3)):
+        if value < 1000 * size:
+            return f"{value / size:.2g} {unit}"
+    return f"{value:.2g} s"
 
 
 def _hops(spec: RingSpec, policy: RingPolicy) -> Node:

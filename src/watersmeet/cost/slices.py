@@ -1,0 +1,124 @@
+"""Over how many slices a join without a key should spread its rows: equations 2 to 6 of the ring
+paper (:mod:`watersmeet.cost.ring`), with what is measured of this machine and declared of the
+streams.
+
+Drivers differ in what they probe. A figure of the join is the mean over its drivers, weighted by
+their rates. In Spark a hop is a stage. What it costs, however few rows there are, is divided by the
+rows of a micro-batch of a second: that is T_n.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from watersmeet.cost.hop_order import Streams
+from watersmeet.cost.ring import (
+    Times,
+    bandwidth,
+    centralized,
+    latency,
+    sliced,
+)
+
+
+@dataclass(frozen=True)
+class SliceWeights:
+    """Nanoseconds, measured on the machine (:mod:`watersmeet.cost.calibration`).
+
+    ``compare``  for a pair, with a predicate as cheap as one can be
+    ``send``     for a row, to be packed and unpacked
+    ``byte``     for each byte of it
+    ``step``     for a step without rows
+    """
+
+    compare: float
+    send: float
+    byte: float
+    step: float
+
+
+@dataclass(frozen=True)
+class Driver:
+    """New rows of a stream, ``rate`` a second: the rows in each of the windows that they probe, and
+    the share of them that matches."""
+
+    rate: float
+    windows: tuple[float, ...]
+    selectivities: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class SliceModel:
+    """What a join costs for any number of slices. ``row_bytes`` is what a row takes when it is
+    sent.
+
+    >>> times = Times(T_j=1e-6, T_s=1e-4, T_n=1e-4)
+    >>> model = SliceModel((Driver(10, (500,), (0.01,)), Driver(10, (500,), (0.01,))), times, 60)
+    >>> [round(model.output(N), 2) for N in (1, 2, 4, 8)]
+    [1.0, 1.71, 2.67, 3.69]
+    >>> model.best("throughput", most=8), model.best("early", most=8)
+    (8, 2)
+    """
+
+    drivers: tuple[Driver, ...]
+    times: Times
+    row_bytes: float
+
+    @classmethod
+    def of(
+        cls,
+        streams: Streams,
+        order: Sequence[int],
+        weights: SliceWeights,
+        *,
+        searched: int,
+        row_bytes: float,
+    ) -> SliceModel:
+        """The model of streams that are met in an order. By ``searched`` of the conditions rows are
+        searched: each leaves fewer pairs to be compared."""
+        let_through = min((link.selectivity**searched for link in streams.links), default=1.0)
+        times = Times(
+            T_j=weights.compare * let_through / 1e9,
+            T_s=(weights.send + weights.byte * row_bytes) / 1e9,
+            T_n=weights.step / 1e9 / max(1.0, sum(streams.rates)),
+        )
+        drivers = tuple(
+            Driver(rate, *streams.steps(driver, order)) for driver, rate in enumerate(streams.rates)
+        )
+        return cls(drivers, times, row_bytes)
+
+    def output(self, slices: int) -> float:
+        """How many times the output of one slice. Equation 4."""
+        alone = self._mean(lambda d: sliced(d.windows, d.selectivities, self.times, 1))
+        together = self._mean(lambda d: sliced(d.windows, d.selectivities, self.times, slices))
+        return slices * alone / together
+
+    def latency(self, slices: int) -> float:
+        """Seconds from a new row to its results. Equation 5."""
+        return self._mean(lambda d: latency(d.windows, d.selectivities, self.times, slices))
+
+    def bandwidth(self, slices: int) -> float:
+        """Bytes a second that a slice must receive so that it never waits. Equation 6."""
+        return max(
+            bandwidth(self.row_bytes, self.times.T_j, driver.windows, slices)
+            for driver in self.drivers
+        )
+
+    def work(self) -> float:
+        """Seconds of one core for one new row, in one slice. Equation 1."""
+        return self._mean(lambda d: centralized(d.windows, d.selectivities, self.times))
+
+    def best(self, goal: str, *, most: int, gain: float = 0.05) -> int:
+        """The number of slices for a goal: the shortest latency, or the output from which on one
+        more slice adds less than ``gain`` of what one alone gives (section 5.2)."""
+        if goal == "early":
+            return min(range(1, most + 1), key=self.latency)
+        for slices in range(1, most):
+            if self.output(slices + 1) - self.output(slices) < gain:
+                return slices
+        return most
+
+    def _mean(self, figure: Callable[[Driver], float]) -> float:
+        total = sum(driver.rate for driver in self.drivers)
+        return sum(driver.rate * figure(driver) for driver in self.drivers) / total
