@@ -37,9 +37,10 @@ def joined(
     within: float = 100,
     where: Any = None,
     schema: pa.Schema = SCHEMA,
+    watermarked: bool = False,
     **options: Any,
 ) -> LocalJoin:
-    given = LocalStream(schema, time="t", delay=timedelta(0))
+    given = LocalStream(schema, time="t", delay=timedelta(0), watermarked=watermarked)
     pairs = [wm.predicate(near, *two) for two in itertools.pairwise(names)]
     return LocalJoin(
         dict.fromkeys(names, given),
@@ -103,6 +104,21 @@ def test_rows_leave_when_the_watermark_proves_them_useless(tmp_path: Path) -> No
     for second, expired in ((9.999, 0), (10, 0), (10, 3)):
         join.batch(**{name: rows((1000 * place, second)) for place, name in enumerate("abc")})
         assert sum(stream.expired for stream in join.counters.streams) == expired
+
+
+@pytest.mark.parametrize(("names", "how"), [("ab", "inner"), ("ab", "left"), ("abc", "inner")])
+def test_all_shards_judge_by_the_same_watermark(tmp_path: Path, names: str, how: str) -> None:
+    # Given streams with their own watermarks, whose rows are all in the first of two shards,
+    given = {"how": how, "watermarked": True, "shards": 2}
+    join = joined(tmp_path, names, tuning=wm.Tuning(slices=1), **given)
+    for second in (0, 100):
+        join.batch(**{name: rows((1, second)) for name in names})
+    # when the watermark moves to 100 while no rows come,
+    join.pause()
+    # then rows at 50 are late, whichever shard is their home.
+    again = joined(tmp_path, names, restart=join, **given)
+    again.batch(**{name: rows(*((n, 50) for n in range(20))) for name in names})
+    assert [stream.late for stream in again.counters.streams] == [20] * len(names)
 
 
 def test_a_failing_predicate_stops_the_step_and_a_mended_one_goes_on(tmp_path: Path) -> None:
