@@ -30,6 +30,7 @@ experiments: setup ## run the papers' experiments again
 	$(BIN)/python -m experiments.metadata
 	$(BIN)/python -m experiments.multiway
 	$(BIN)/python -m experiments.ring
+	$(BIN)/python -m experiments.semi_stream
 
 soak: setup ## random joins under kills and other faults, MINUTES=10 of them, compared with the oracle
 	$(BIN)/python -m soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))

@@ -106,7 +106,8 @@ class EnrichPolicy:
     ``piece`` is the bytes that are handled at a time. ``wakes``: does a shard with waiting rows
     take another step when the watermark has moved, even if no rows come? ``partition`` is about
     the bytes of a partition of the table. ``copies``: does a host keep copies of the partitions
-    that it reads? Reading that takes no longer than ``at_once``
+    that it reads? ``switching`` is the paper's switching factor, by which the cache inequality is
+    made stricter; 1 is best. Reading that takes no longer than ``at_once``
     nanoseconds is never put off: a micro-batch takes longer than that anyway."""
 
     shards: int
@@ -117,6 +118,7 @@ class EnrichPolicy:
     wakes: bool
     partition: int
     copies: bool = False
+    switching: float = 1.0
     at_once: float = 100e6
 
 

@@ -111,7 +111,7 @@ class Migration:
         likely = barren | (n * v_S > v_R)
         codes, n = codes[likely], n[likely].astype(np.float64)
         m = master_counts(self._table, codes)
-        enters = belongs_into_cache(m, n, v_R, v_S)
+        enters = belongs_into_cache(m, n, v_R, v_S, self._layout.policy.switching)
         if hot is not None:
             enters &= ~np.isin(codes, hot.codes)
             stays, frequency = self._staying(hot)
@@ -132,9 +132,8 @@ class Migration:
         frequency = hot.counts / cycles
         stays = np.ones(len(hot), dtype=np.bool_)
         if progress.cycle % EVICTION == 0:
-            stays = ~leaves_cache(
-                hot.rows, hot.counts, cycles, self._table.width, self._state.progress.width
-            )
+            v_R, v_S, factor = self._table.width, progress.width, self._layout.policy.switching
+            stays = ~leaves_cache(hot.rows, hot.counts, cycles, v_R, v_S, factor)
             hot.counts[:] = 0
             progress.counted = 0.0
         return stays, frequency
