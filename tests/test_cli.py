@@ -42,6 +42,14 @@ def test_the_demo_leaves_a_folder_alone_that_is_not_its_own(tmp_path: Path) -> N
     assert letter.read_text() == "dear"
 
 
+def test_make_demo_installs_the_runtime_only() -> None:
+    root = Path(__file__).parent.parent
+    command = ["make", "--dry-run", "--always-make", "VENV=none", "demo"]
+    shown = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
+    assert "pip install --constraint none/versions.txt --editable ." in shown
+    assert "--requirement" not in shown, "the lock file has linters and tests in it"
+
+
 def test_rows_that_could_match_come_within_their_streams_delay() -> None:
     ads = Ads(views_per_second=50)
     seen = {"viewed_at": NOON, "clicked_at": NOON}
