@@ -260,10 +260,14 @@ def plan(
     if budget is not None and budget.memory is not None:
         sizes.parse(budget.memory, argument="budget: memory", least=sizes.LEAST)
     session.check(streams[0].df.sparkSession)
+    _warn_of_crowding(planned)
+    return Plan(planned, tuple(streams))
+
+
+def _warn_of_crowding(planned: JoinPlan) -> None:
     crowded = crowding(planned.policy.shards, planned.policy.cores)
     if crowded is not None and planned.spec.streaming:
-        warnings.warn(f"{planned.spec.name}: {crowded}.", stacklevel=2)
-    return Plan(planned, tuple(streams))
+        warnings.warn(f"{planned.spec.name}: {crowded}.", stacklevel=3)
 
 
 def _check_list(*streams: Any) -> None:
@@ -395,6 +399,7 @@ def plan_enrich(
         tuning=tuning,
     )
     session.check(spark)
+    _warn_of_crowding(planned)
     folder = enriched.stage_folder(spark, stage)
     return Enrichment(planned, enriched.Inputs(stream.df, named.df, read, folder))
 

@@ -133,16 +133,20 @@ def test_three_streams_go_on_with_fewer_slices_and_say_what_they_do(
     # Given a query over the first files that is stopped, and started again with all of them,
     folders = {name: write(tmp_path / name, BATCHES[name][:2]) for name in NAMES}
 
-    def query(**tuning: int) -> list[wm.StepMetrics]:
-        inputs, tuned = streams(spark, folders, "abc"), wm.Tuning(**tuning)
+    def query(session: SparkSession, **tuning: int) -> list[wm.StepMetrics]:
+        inputs, tuned = streams(session, folders, "abc"), wm.Tuning(**tuning)
         joined = wm.join(inputs, where=CHAIN, within=within("abc"), name="abc", tuning=tuned)
         return append(joined, tmp_path / "out", tmp_path / "checkpoint")
 
-    first = query()
+    first = query(spark)
     for name in NAMES:
         write(folders[name], BATCHES[name][2:], first=2)
-    # when new rows are stored in one slice, and those of the other still expire,
-    second = query(slices=1, draining=2)
+    # when new rows are stored in one slice, and those of the other still expire, in a session with
+    # another number of partitions than the checkpoint has,
+    session = spark.newSession()
+    session.conf.set("spark.sql.shuffle.partitions", "3")
+    session.conf.set("spark.sql.session.timeZone", "UTC")
+    second = query(session, slices=1, draining=2)
     # then together they have given everything once.
     assert min(sum(record.results for record in part) for part in (first, second)) > 0
     assert_same_rows(

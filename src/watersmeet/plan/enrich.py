@@ -164,6 +164,7 @@ def enrich_policy(spec: EnrichSpec, *, shards: int, cores: int, wakes: bool) -> 
         resident=kept,
         piece=running // _PIECES,
         wakes=wakes and spec.timers,
+        cores=cores,
         partition=min(_PARTITION, 1 << (running // 2).bit_length() - 1),
     )
 

@@ -166,9 +166,10 @@ _UNBOUNDED_SECONDS = 3600.0
 
 
 def ring_policy(
-    spec: RingSpec, conditions: Conditions, *, shards: int, weights: SliceWeights
+    spec: RingSpec, conditions: Conditions, *, shards: int, cores: int, weights: SliceWeights
 ) -> RingPolicy:
-    """How a join without a key runs on that many shards, on a machine with such weights."""
+    """How a join without a key runs on that many shards, of which ``cores`` are stepped side by
+    side, on a machine with such weights."""
     streams = _expected_streams(spec, conditions)
     order = _hop_order(spec, streams)
     searched, row_bytes = len(conditions.overlaps), _row_bytes(spec)
@@ -186,6 +187,7 @@ def ring_policy(
         expected_slices=expected,
         cross_products=tuple((c.driver, c.stream, c.pairs) for c in streams.crossings(order)),
         budget=None if spec.budget is None else _shard_budget(spec.budget, shards * hops, cores=1),
+        cores=cores,
     )
 
 

@@ -112,7 +112,9 @@ def plan_join(
         **options,
     )
     weights = backend.slice_weights()
-    policy = ring_policy(spec, conditions, shards=backend.shards, weights=weights)
+    policy = ring_policy(
+        spec, conditions, shards=backend.shards, cores=backend.cores, weights=weights
+    )
     return RingPlan(spec, policy, None, matching.reading, conditions)
 
 

@@ -50,7 +50,7 @@ class Everywhere:
     reach: int | None = None
 
     def deal(self, rows: pa.RecordBatch, shards: int) -> Iterator[Dealt]:
-        for number in range(self.reach or shards):
+        for number in range(_first(self.reach, shards)):
             yield number, rows
 
 
@@ -69,7 +69,9 @@ class Home:
     slices: int | None = None
 
     def deal(self, rows: pa.RecordBatch, shards: int) -> Iterator[Dealt]:
-        yield from _dealt(rows, shard_numbers(rows.column(CODE), self.slices or shards), shards)
+        yield from _dealt(
+            rows, shard_numbers(rows.column(CODE), _first(self.slices, shards)), shards
+        )
 
 
 @dataclass(frozen=True)
@@ -96,8 +98,8 @@ class StoredInOne:
     home_only: tuple[str, ...] = ()
 
     def deal(self, rows: pa.RecordBatch, shards: int) -> Iterator[Dealt]:
-        numbers = _numbers(rows, self.slices or shards)
-        for number in range(self.reach or shards):
+        numbers = _numbers(rows, _first(self.slices, shards))
+        for number in range(_first(self.reach, shards)):
             home = numbers == number
             if not self.home_only:
                 yield number, rows.append_column(HOME, pa.array(home))
@@ -105,6 +107,11 @@ class StoredInOne:
             yield number, _at_home(rows.filter(pa.array(home)), home=True)
             visitors = rows.filter(pa.array(~home))
             yield number, _at_home(_without(visitors, self.home_only), home=False)
+
+
+def _first(asked: int | None, shards: int) -> int:
+    """How many shards are meant: the query may have fewer than it was planned for."""
+    return shards if asked is None else min(asked, shards)
 
 
 def _at_home(rows: pa.RecordBatch, *, home: bool) -> pa.RecordBatch:

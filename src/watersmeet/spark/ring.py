@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from pyspark.sql import DataFrame
 
 from watersmeet.operators.ring.chain import hops_of
-from watersmeet.operators.ring.layout import lay_out
+from watersmeet.operators.ring.layout import RingLayout, lay_out
 from watersmeet.operators.ring.step import RingHop
 from watersmeet.rows.conditions import Conditions
 from watersmeet.spark.arrow import arrow_schema
@@ -44,7 +45,7 @@ def build(
     ]
     onward = [*(hop.routes for hop in later), ()]
     hops = [
-        Hop(RingHop(layout, hop), routes)
+        Hop(RingHop(layout, hop), routes, resized=partial(_resized, layout, hop.number))
         for hop, routes in zip((first, *later), onward, strict=True)
     ]
     results = run(
@@ -58,3 +59,9 @@ def build(
         hold=spec.hold,
     )
     return with_event_time(spec, results)
+
+
+def _resized(layout: RingLayout, number: int, shards: int) -> RingHop:
+    """A hop, where the join has that many shards."""
+    resized = layout.on(shards)
+    return RingHop(resized, hops_of(resized)[number])

@@ -99,7 +99,7 @@ class EnrichSpec(EquiSpec):
 
 @dataclass(frozen=True)
 class EnrichPolicy:
-    """How a semi-stream join runs.
+    """How a semi-stream join runs: on so many ``shards``, ``cores`` of them side by side.
 
     ``cache`` and ``queue`` are the bytes that a shard's cache may take, and its waiting rows. A
     shard of the table that takes no more than ``resident`` bytes stays in memory as a whole.
@@ -120,6 +120,7 @@ class EnrichPolicy:
     copies: bool = False
     switching: float = 1.0
     at_once: float = 100e6
+    cores: int | None = None
 
 
 @dataclass(frozen=True)

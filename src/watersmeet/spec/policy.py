@@ -108,11 +108,11 @@ class ExpectedSlices:
 class RingPolicy:
     """How a join without a key runs.
 
-    ``shards`` is the number of parts that are stepped on their own. New rows are stored in the
-    first ``slices`` of them, and probe the first ``reach``: an earlier run may have had more
-    slices. ``order`` is that of the hops: hop j stores the rows of stream ``order[j]``, and should
-    add ``partial[j]`` partial results a second; ``cross_products`` tells who meets a stream that no
-    condition connects: driver, stream, pairs a second.
+    ``shards`` is the number of parts that are stepped on their own, ``cores`` of them side by side.
+    New rows are stored in the first ``slices`` of them, and probe the first ``reach``: an earlier
+    run may have had more slices. ``order`` is that of the hops: hop j stores the rows of stream
+    ``order[j]``, and should add ``partial[j]`` partial results a second; ``cross_products`` tells
+    who meets a stream that no condition connects: driver, stream, pairs a second.
     """
 
     shards: int
@@ -123,6 +123,27 @@ class RingPolicy:
     cross_products: tuple[tuple[int, int, float], ...] = ()
     expected_slices: ExpectedSlices | None = None
     budget: ShardBudget | None = None
+    cores: int | None = None
+
+    def on(self, shards: int) -> RingPolicy:
+        """The same, on another number of shards. Where all of them had slices, all have."""
+        return replace(
+            self,
+            shards=shards,
+            slices=shards if self.dealt is None else min(self.dealt, shards),
+            reach=shards if self.reached is None else min(self.reached, shards),
+            budget=None if self.budget is None else self.budget.shared(self.shards, shards),
+        )
+
+    @property
+    def dealt(self) -> int | None:
+        """How many shards new rows are dealt to; None: all."""
+        return None if self.slices == self.shards else self.slices
+
+    @property
+    def reached(self) -> int | None:
+        """How many shards are probed; None: all."""
+        return None if self.reach == self.shards else self.reach
 
     @property
     def memory(self) -> int | None:

@@ -107,7 +107,7 @@ def _one_hop(layout: RingLayout) -> list[HopLayout]:
             found=RESULTS,
         ),
     }
-    route = StoredInOne(layout.policy.slices, layout.policy.reach)
+    route = StoredInOne(layout.policy.dealt, layout.policy.reached)
     return [HopLayout(0, 1, (first, second), (inlets[0], inlets[1]), (route, route))]
 
 
@@ -115,7 +115,7 @@ def _marking(layout: RingLayout, marked: int) -> list[HopLayout]:
     """Two streams in two hops: the rows of the one in the second are marked."""
     other = 1 - marked
     policy = layout.policy
-    home, everywhere = Home(policy.slices), Everywhere(policy.reach)
+    home, everywhere = Home(policy.dealt), Everywhere(policy.reached)
     stored, finds, probing = range(3)
     inlets = {
         other: Inlet(_name(layout, other), (other,), new=True, stored=True, onward=probing),
@@ -130,7 +130,7 @@ def _marking(layout: RingLayout, marked: int) -> list[HopLayout]:
             reports_back=True,
         ),
     }
-    driving = StoredInOne(policy.slices, policy.reach, layout.home_only(marked))
+    driving = StoredInOne(policy.dealt, policy.reached, layout.home_only(marked))
     routes: dict[int, Route] = {other: home, marked: driving}
     return [
         HopLayout(0, 2, (other,), (inlets[0], inlets[1]), (routes[0], routes[1])),
@@ -151,8 +151,8 @@ def _marking(layout: RingLayout, marked: int) -> list[HopLayout]:
 def _one_for_each(layout: RingLayout) -> list[HopLayout]:
     """A hop for each stream, in the order of the policy."""
     order, policy = layout.policy.order, layout.policy
-    home, everywhere = Home(policy.slices), Everywhere(policy.reach)
-    driving = StoredInOne(policy.slices, policy.reach)
+    home, everywhere = Home(policy.dealt), Everywhere(policy.reached)
+    driving = StoredInOne(policy.dealt, policy.reached)
     first = _first_hop(layout)
     hops = [
         HopLayout(

@@ -4,7 +4,7 @@ spec, and the policy it runs by."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -51,6 +51,12 @@ class RingLayout:
     fingerprint: str
     timers: bool
     policy: RingPolicy
+
+    def on(self, shards: int) -> RingLayout:
+        """The same join, on another number of shards."""
+        policy = self.policy.on(shards)
+        output = replace(self.output, limit=piece_of(policy.memory))
+        return replace(self, policy=policy, output=output)
 
     @property
     def piece(self) -> int | None:
@@ -135,7 +141,6 @@ def fingerprint(spec: RingSpec, policy: RingPolicy, layouts: Sequence[RowLayout]
         facts[ORDER] = [names[stream] for stream in policy.order]
     if spec.hold:
         facts["Spark's watermark held back by"] = durations.format(spec.hold)
-    facts["spark.sql.shuffle.partitions"] = str(policy.shards)
     return fingerprint_of(facts)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from watersmeet import durations, sizes
 from watersmeet.plan.enrich import EnrichPlan
+from watersmeet.plan.explain.shared import crowded
 from watersmeet.plan.explain.tree import Node
 from watersmeet.spec.enrich import EnrichSpec
 
@@ -20,7 +21,10 @@ def branches(plan: EnrichPlan) -> list[Node]:
         _answers(plan),
         _memory(plan),
         *_unmatched(plan.spec),
-        Node(f"shards: {plan.policy.shards}, by a hash of the key, for stream and table"),
+        Node(
+            f"shards: {plan.policy.shards}, by a hash of the key, for stream and table",
+            crowded(plan),
+        ),
         _event_time(plan.spec),
     ]
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from watersmeet import durations, sizes
 from watersmeet.plan.equi import EquiPlan
 from watersmeet.plan.explain.shared import (
+    crowded,
     described,
     event_time,
     expected_rows,
@@ -21,7 +22,6 @@ from watersmeet.plan.explain.shared import (
 )
 from watersmeet.plan.explain.tree import Node
 from watersmeet.plan.explain.where import reading
-from watersmeet.plan.policy import crowding
 from watersmeet.spec.equi import EquiSpec
 from watersmeet.spec.policy import EquiPolicy
 
@@ -40,15 +40,9 @@ def branches(plan: EquiPlan) -> list[Node]:
         _index(spec, policy),
         *_budget(spec, policy),
         *_promises(spec, policy),
-        _shards(spec, policy),
+        Node(f"shards: {policy.shards}, by a hash of the key", crowded(plan)),
         event_time(spec),
     ]
-
-
-def _shards(spec: EquiSpec, policy: EquiPolicy) -> Node:
-    crowded = crowding(policy.shards, policy.cores) if spec.streaming else None
-    warning = [] if crowded is None else [Node(f"WARNING: {crowded}")]
-    return Node(f"shards: {policy.shards}, by a hash of the key", warning)
 
 
 def _condition(spec: EquiSpec) -> Node:

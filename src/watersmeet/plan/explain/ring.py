@@ -5,6 +5,7 @@ from __future__ import annotations
 from watersmeet import durations, sizes
 from watersmeet.cost.hop_order import UNKNOWN_SELECTIVITY
 from watersmeet.plan.explain.shared import (
+    crowded,
     described,
     event_time,
     expected_rows,
@@ -29,7 +30,7 @@ def branches(plan: RingPlan) -> list[Node]:
         *(_stream(spec, position) for position in range(len(spec.streams))),
         *watermark(spec),
         *_unmatched(spec),
-        _slices(spec, policy),
+        _slices(plan),
         _hops(spec, policy),
         *_budget(spec, policy),
         event_time(spec),
@@ -84,8 +85,9 @@ def _unmatched(spec: RingSpec) -> list[Node]:
     return []
 
 
-def _slices(spec: RingSpec, policy: RingPolicy) -> Node:
+def _slices(plan: RingPlan) -> Node:
     """Where rows are stored."""
+    spec, policy = plan.spec, plan.policy
     nodes = [
         Node("a row is stored in one slice, by a hash of its content; it probes all slices"),
     ]
@@ -94,7 +96,8 @@ def _slices(spec: RingSpec, policy: RingPolicy) -> Node:
             Node(f"rows are still sent to {policy.reach}, until what an earlier run stored expires")
         )
     return Node(
-        f"slices: {policy.slices} of {policy.shards} shards", [*nodes, *_curve(spec, policy)]
+        f"slices: {policy.slices} of {policy.shards} shards",
+        [*nodes, *_curve(spec, policy), *crowded(plan)],
     )
 
 

@@ -6,6 +6,8 @@ from itertools import permutations
 
 from watersmeet import durations
 from watersmeet.plan.explain.tree import Node
+from watersmeet.plan.join import JoinPlan
+from watersmeet.plan.policy import crowding
 from watersmeet.spec.join import GREATEST, JoinSpec
 from watersmeet.spec.output import EVENT_TIME
 from watersmeet.spec.stream import StreamSpec
@@ -79,6 +81,12 @@ def event_time(spec: JoinSpec) -> Node:
         f"event time: not carried on: {why}; event_time='{spec.streams[0].name}' carries it on, "
         "and holds Spark's watermark back"
     )
+
+
+def crowded(plan: JoinPlan) -> list[Node]:
+    """A warning, if there are far too many shards."""
+    found = crowding(plan.policy.shards, plan.policy.cores) if plan.spec.streaming else None
+    return [] if found is None else [Node(f"WARNING: {found}")]
 
 
 def time_of(stream: StreamSpec) -> str:

@@ -1,0 +1,356 @@
+"""Joins without a key: what they cost, beside what else there is.
+
+    python -m benchmarks.ring_join            # everything, about 25 minutes
+    python -m benchmarks.ring_join ranges     # one part
+
+- workers: a predicate of 50 microseconds a pair, on a local cluster of one worker and of two, one
+  core each
+- today: pictures compared pixel by pixel, beside what a Spark user can do: ``foreachBatch``, the
+  window in files, ``crossJoin`` and a pandas UDF
+- ranges: ``abs(left - right) < d`` in SQL, which is searched, beside the same as a Python function,
+  which sees all pairs; windows of 100,000 rows, which come in one micro-batch
+- inequality: a condition in SQL that cannot be searched, beside DuckDB's nested-loop join of the
+  same windows
+- overhead: micro-batches of 1,000 rows of each of 2 and of 5 streams, beside the equality join
+
+How ways are run and compared: :mod:`benchmarks.harness`.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+import watersmeet as wm
+from benchmarks import harness
+from benchmarks.harness import DELAY, ROCKSDB, Report, compare, completed, times_of
+from benchmarks.workload import Workload
+
+STEADY = 4
+
+
+# -- one worker and two ------------------------------------------------------------------------
+
+#: So long a pair is to take, in seconds.
+COST = 50e-6
+_SLOW = Workload("slow", rows=80, keys=1, batches=14, minutes=8)
+
+
+def slow(rounds: int) -> Callable[[pa.Table, pa.Table], np.ndarray]:
+    """A predicate that does so many rounds of arithmetic for each pair."""
+
+    def near(left: pa.Table, right: pa.Table) -> np.ndarray:
+        x = left["left_value"].to_numpy() - right["right_value"].to_numpy()
+        distance = np.abs(x)
+        for _ in range(rounds):
+            x = np.sin(x) + 0.5
+        return (distance < 0.01) & np.isfinite(x)
+
+    return near
+
+
+def rounds_of(cost: float) -> int:
+    """How many rounds take so long a pair, on this machine."""
+    tried, pairs = 200, 20_000
+    values = np.random.default_rng(1).random((2, pairs))
+    tables = [pa.table({f"{n}_value": v}) for n, v in zip(("left", "right"), values, strict=True)]
+    took = []
+    for _ in range(5):
+        began = time.perf_counter()
+        slow(tried)(*tables)
+        took.append(time.perf_counter() - began)
+    return round(cost * pairs / statistics.median(took) * tried)
+
+
+def workers(spark: SparkSession, report: Report, folder: Path) -> None:
+    _SLOW.write(folder / "slow")
+    rounds = rounds_of(COST)
+    times = []
+    for count in (1, 2):
+        asked = [str(folder / "slow"), str(count), str(rounds)]
+        command = [sys.executable, "-m", "benchmarks.ring_join", "--worker", *asked]
+        with harness.console.status(f"{count} workers"):
+            output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        found = json.loads(output.splitlines()[-1])
+        times.append(found["ms"])
+        harness.console.print(
+            f"  slow: {count} workers: {found['ms']:,.0f} ms a micro-batch, "
+            f"{found['us']:.0f} us a pair"
+        )
+    report.claim("50 us a pair: throughput of 2 workers / 1", times[0] / times[1], at_least=1.8)
+
+
+def on_workers(folder: Path, count: int, rounds: int) -> None:
+    """In a process of its own, as a session's master cannot change."""
+    builder = (
+        SparkSession.builder.master(f"local-cluster[{count},1,2048]")
+        .config("spark.executor.memory", "2g")
+        .config("spark.sql.shuffle.partitions", "4")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.ui.enabled", "false")
+    )
+    spark = wm.configure(builder).getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    predicate = wm.predicate(
+        slow(rounds),
+        "left",
+        "right",
+        columns={"left": ["left_value"], "right": ["right_value"]},
+    )
+    begin = partial(harness.start, spark, (ring(predicate), ROCKSDB), _SLOW, folder)
+    with completed(begin) as (query, _):
+        steady = times_of(query)[-STEADY:]
+        last = [metrics for metrics in wm.metrics(query) if metrics.rows][-STEADY:]
+        pairs = sum(metrics.pairs for metrics in last)
+        cost = sum(metrics.predicate_ms for metrics in last) / pairs * 1000
+    spark.stop()
+    print(json.dumps({"ms": statistics.median(steady), "us": cost}))
+
+
+def ring(where: object) -> harness.Build:
+    """A join on that condition alone."""
+
+    def build(streams: dict[str, DataFrame], window: str) -> DataFrame:
+        named = [
+            wm.stream(df.drop("key"), name, time=f"{name}_time", delay=DELAY)
+            for name, df in streams.items()
+        ]
+        return wm.join(named, where=where, within=window)
+
+    return build
+
+
+# -- what a Spark user can do today --------------------------------------------------------------
+
+PIXELS = 1_000
+
+
+@dataclass(frozen=True)
+class Pictures(Workload):
+    """Each row has a picture of a thousand pixels, three bytes each."""
+
+    def table(self, stream: str, batch: int, generator: np.random.Generator) -> pa.Table:
+        rows = super().table(stream, batch, generator)
+        pixels = generator.integers(0, 256, (self.rows, 3 * PIXELS), dtype=np.uint8)
+        values = pa.array([picture.tobytes() for picture in pixels])
+        return rows.append_column(f"{stream}_pixels", values)
+
+
+_PICTURES = Pictures("pictures", rows=100, keys=1, batches=9, minutes=5)
+
+
+def _distance(one: bytes, other: bytes) -> np.ndarray:
+    """The mean difference of pixels, of each of many pairs of pictures, as bytes in a row."""
+    pairs = [np.frombuffer(each, np.uint8).reshape(-1, 3 * PIXELS) for each in (one, other)]
+    return np.abs(np.subtract(*pairs, dtype=np.int16)).mean(axis=1)
+
+
+def alike(left: pa.Table, right: pa.Table) -> np.ndarray:
+    pictures = (left["left_pixels"], right["right_pixels"])
+    return _distance(*(b"".join(each.to_pylist()) for each in pictures)) < 82
+
+
+def today(spark: SparkSession, report: Report, folder: Path) -> None:
+    columns = {name: [f"{name}_pixels"] for name in _PICTURES.streams}
+    ways = {"ours": (ring(wm.predicate(alike, "left", "right", columns=columns)), ROCKSDB)}
+    mine = compare(spark, report, _PICTURES, folder / "pictures", ways, steady=STEADY)["ours"]
+    times, results = by_hand(spark, folder / "pictures", folder / "window")
+    assert results == mine.results, f"{results:,} results by hand, {mine.results:,} of ours"
+    theirs = statistics.median(times[-STEADY:])
+    harness.console.print(f"  pictures: by hand: {theirs:,.0f} ms a micro-batch")
+    report.runs.append(replace(mine, way="foreachBatch and crossJoin", times=times[-STEADY:]))
+    report.claim("pictures: foreachBatch and crossJoin / ours", theirs / mine.batch_ms, at_least=5)
+
+
+def by_hand(spark: SparkSession, folder: Path, window: Path) -> tuple[list[int], int]:
+    """New rows with stored ones, and with one another: the milliseconds of each micro-batch, and
+    the number of results."""
+
+    @F.pandas_udf("boolean")  # type: ignore[call-overload]
+    def same(left: pd.Series, right: pd.Series) -> pd.Series:
+        return pd.Series(_distance(b"".join(left), b"".join(right)) < 82)
+
+    streams = {name: harness.stream(spark, folder, name) for name in _PICTURES.streams}
+    plain = [
+        df.select(
+            F.lit(name).alias("stream"),
+            *(F.col(f"{name}_{c}").alias(c) for c in ("time", "id", "pixels")),
+        )
+        for name, df in streams.items()
+    ]
+    counted = []
+
+    def side(rows: DataFrame, name: str) -> DataFrame:
+        of = rows.filter(F.col("stream") == name).drop("stream")
+        return of.toDF(*(f"{name}_{column}" for column in of.columns))
+
+    def step(rows: DataFrame, number: int) -> None:
+        rows = rows.persist()
+        kept = [str(path) for path in sorted(window.glob("batch=*"))[-_PICTURES.minutes - 1 :]]
+        stored = spark.read.parquet(*kept) if kept else rows.limit(0)
+        new_left, new_right = side(rows, "left"), side(rows, "right")
+        pairs = new_left.crossJoin(side(stored, "right").union(new_right)).union(
+            side(stored, "left").crossJoin(new_right).select(*new_left.columns, *new_right.columns)
+        )
+        close = F.expr(
+            f"left_time between right_time - interval {_PICTURES.window} "
+            f"and right_time + interval {_PICTURES.window}"
+        )
+        found = pairs.filter(close).repartition(2).filter(same("left_pixels", "right_pixels"))
+        counted.append(found.count())
+        rows.write.parquet(str(window / f"batch={number:05d}"))
+        rows.unpersist()
+
+    def begin(checkpoint: Path) -> StreamingQuery:
+        shutil.rmtree(window, ignore_errors=True)
+        counted.clear()
+        writer = plain[0].union(plain[1]).writeStream.foreachBatch(step)
+        writer = writer.option("checkpointLocation", str(checkpoint))
+        return writer.trigger(availableNow=True).start()
+
+    with completed(begin):
+        pass  # to warm up
+    with completed(begin) as (query, _):
+        return times_of(query), sum(counted)
+
+
+# -- conditions that can be searched, and others ---------------------------------------------------
+
+_NEAR = 1e-4
+_SUM = 1.99
+
+
+def near(left: pa.Table, right: pa.Table) -> np.ndarray:
+    difference = left["left_value"].to_numpy() - right["right_value"].to_numpy()
+    return np.abs(difference) < _NEAR
+
+
+def ranges(spark: SparkSession, report: Report, folder: Path) -> None:
+    workload = Workload("ranges", rows=100_000, keys=1, batches=1, minutes=5)
+    values = {name: [f"{name}_value"] for name in workload.streams}
+    ways = {
+        "searched": ring(f"abs(left.left_value - right.right_value) < {_NEAR}"),
+        "all pairs": ring(wm.predicate(near, "left", "right", columns=values)),
+    }
+    searched, compared = in_one_batch(spark, report, workload, folder / "ranges", ways)
+    report.claim(
+        "abs(left - right) < d, windows of 100,000 rows: all pairs / searched, batch time",
+        compared / searched,
+        at_least=50,
+    )
+
+
+def inequality(spark: SparkSession, report: Report, folder: Path) -> None:
+    workload = Workload("inequality", rows=30_000, keys=1, batches=1, minutes=5)
+    condition = f"left.left_value + right.right_value > {_SUM}"
+    (ours,) = in_one_batch(
+        spark, report, workload, folder / "inequality", {"ours": ring(condition)}
+    )
+    theirs = statistics.median(nested_loops(folder / "inequality", condition) for _ in range(5))
+    harness.console.print(f"  inequality: DuckDB: {theirs:,.0f} ms")
+    report.claim(
+        "left + right > s: DuckDB's nested-loop join / ours, time", theirs / ours, at_least=1
+    )
+
+
+def in_one_batch(
+    spark: SparkSession,
+    report: Report,
+    workload: Workload,
+    folder: Path,
+    ways: dict[str, harness.Build],
+) -> list[float]:
+    """The median milliseconds of a micro-batch that brings all rows, by each way. Other rows than
+    the last way's are soon joined, so the others warm up for it, and are timed more often."""
+    workload.write(folder)
+    times, results = [], set()
+    for number, (name, way) in enumerate(ways.items()):
+        last = number == len(ways) - 1 and number > 0
+        runs = [
+            harness.run(spark, name, (way, ROCKSDB), workload, folder, steady=1)
+            for _ in range(1 if last else 12)
+        ]
+        timed = replace(runs[-1], times=[ms for run in runs[-6:] for ms in run.times])
+        report.runs.append(timed)
+        times.append(timed.batch_ms)
+        results.add(timed.results)
+    assert len(results) == 1, f"different results: {results}"
+    return times
+
+
+def nested_loops(folder: Path, condition: str) -> float:
+    """The milliseconds of DuckDB, with two threads, for the same rows, from and into memory."""
+    with duckdb.connect() as db:
+        db.execute("SET threads = 2")
+        for name in ("left", "right"):
+            db.execute(f"CREATE TABLE \"{name}\" AS FROM read_parquet('{folder / name}/*')")
+        quoted = condition.replace("left.", '"left".').replace("right.", '"right".')
+        join = f'SELECT * FROM "left" JOIN "right" ON {quoted}'
+        assert "NL_JOIN" in str(db.execute(f"EXPLAIN {join}").fetchall())
+        began = time.perf_counter()
+        db.execute(f"CREATE TABLE result AS {join}")
+        return (time.perf_counter() - began) * 1000
+
+
+# -- small micro-batches ---------------------------------------------------------------------------
+
+
+def overhead(spark: SparkSession, report: Report, folder: Path) -> None:
+    """A window of 5,000 rows; one pair of neighbours in 1,000 matches, as a key does."""
+    for count in (2, 5):
+        names = tuple(f"s{number}" for number in range(1, count + 1))
+        workload = Workload(
+            f"{count} streams, small",
+            rows=1_000,
+            keys=1_000_000,
+            batches=30,
+            minutes=5,
+            streams=names,
+        )
+        first, *others = names
+        close = " AND ".join(
+            f"abs({first}.{first}_value - {name}.{name}_value) < 0.0000005" for name in others
+        )
+        ways = {"a key": (harness.ours, ROCKSDB), "ours": (ring(close), ROCKSDB)}
+        folder_of = folder / f"small{count}"
+        runs = {
+            name: compare(spark, report, workload, folder_of, {name: way}, steady=15)[name]
+            for name, way in ways.items()
+        }
+        report.claim(
+            f"{count} streams, 1,000 rows each a micro-batch: without a key / with one, batch time",
+            runs["ours"].batch_ms / runs["a key"].batch_ms,
+            at_most=1.5 if count == 2 else 5,
+        )
+
+
+PARTS = {
+    "workers": workers,
+    "today": today,
+    "ranges": ranges,
+    "inequality": inequality,
+    "overhead": overhead,
+}
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--worker"]:
+        on_workers(Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
+    else:
+        harness.main("ring_join", __doc__, PARTS)
