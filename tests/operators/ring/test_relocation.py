@@ -15,7 +15,9 @@ from tests.conformance.strategies import examples, limited, until_shown
 from tests.conformance.ways import restarted
 from tests.oracle import assert_same_rows
 from watersmeet.errors import StateError
+from watersmeet.operators.ring.layout import ORDER, of_hop
 from watersmeet.operators.ring.relocation import Relocation, hop_of, order_of
+from watersmeet.state.fingerprint import fingerprint_of
 from watersmeet.state.manifest import Manifest
 from watersmeet.state.store import MemoryStore
 from watersmeet.testing import LocalJoin
@@ -85,11 +87,9 @@ def test_a_join_goes_on_with_other_slices_and_another_order(how: str, streams: s
 
 
 def test_an_order_must_name_the_streams() -> None:
-    text = (
-        "inner join of a, b, c without a key; tuning=wm.Tuning(order=['b', 'a', 'c']); hop {} of 3"
-    )
-    manifests = [[Manifest(text.format(hop), [[]])] for hop in (1, 2, 3)]
-    assert order_of(text) == ["b", "a", "c"]
+    ordered = fingerprint_of({ORDER: ["b", "a", "c"]})
+    manifests = [[Manifest(of_hop(ordered, hop, 3), [[]])] for hop in range(3)]
+    assert order_of(ordered) == ["b", "a", "c"]
     assert hop_of(text.format(3)) == (2, 3)
     assert hop_of("inner join of a [k], b [k]; hop 1 of 1") is None
     with pytest.raises(StateError, match="must name every stream of the join once: b, a, c"):
