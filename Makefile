@@ -70,7 +70,7 @@ $(INSTALLED): requirements.lock pyproject.toml | $(BIN)/python
 
 # Watersmeet and what it imports, in the versions of the lock file: no linters, no tests.
 $(RUNTIME): requirements.lock pyproject.toml | $(BIN)/python
-	@echo "Installing Watersmeet, PySpark and what they need into $(VENV): about 900 MB ..."
+	@echo "Installing Watersmeet, PySpark and what they need into $(VENV): about 1 GB ..."
 	@sed -n 's/^\([A-Za-z0-9._-]*==[^ ;]*\)\( *;[^\\]*\)\{0,1\} *\\*$$/\1\2/p' requirements.lock > $(VENV)/versions.txt
 	$(BIN)/pip install --constraint $(VENV)/versions.txt --editable .
 	@touch $@

@@ -26,10 +26,7 @@ def demo(
         Path, typer.Option(help="The folder for the results; made if it is not there.")
     ] = Path("demo-output"),
 ) -> None:
-    """Join ad views with clicks on a Spark of your own machine, beside Spark's own join.
-
-    Takes about half a minute, most of it for Spark's own join.
-    """
+    """Join ad views with clicks on a Spark of your own machine, beside Spark's own join."""
     # Only this command needs what the demo imports.
     from watersmeet import demo
 

@@ -21,17 +21,21 @@ if TYPE_CHECKING:
 #: Micro-batches before the clock starts.
 WARM_UP = 2
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+_STORES = "org.apache.spark.sql.execution.streaming.state"
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A join with a name; ``results`` is the folder that it writes to."""
+    """A join with a name, and the state store that it uses; ``results`` is the folder that it
+    writes to. All else in the session is the same for both."""
 
     name: str
     df: DataFrame
+    provider: str
     results: Path
 
     def start(self, checkpoint: Path) -> StreamingQuery:
+        self.df.sparkSession.conf.set(_PROVIDER, f"{_STORES}.{self.provider}")
         return (
             self.df.writeStream.format("parquet")
             .option("path", str(self.results))
@@ -73,15 +77,12 @@ def ours(spark: SparkSession, folder: Path, results: Path) -> tuple[wm.Plan, Con
     views = wm.stream(views_df, "views", time="viewed_at", delay=ads.VIEW_DELAY)
     clicks = wm.stream(clicks_df, "clicks", time="clicked_at", delay=ads.CLICK_DELAY)
     plan = wm.plan([views, clicks], on="ad_id", within=ads.WITHIN)
-    return plan, Contender("Watersmeet", plan.dataframe(), results)
+    return plan, Contender("Watersmeet", plan.dataframe(), "RocksDBStateStoreProvider", results)
 
 
 def sparks_own(spark: SparkSession, folder: Path, results: Path) -> Contender:
     """Spark's join, with its default state store: the faster one of its two for this join."""
-    session = spark.newSession()
-    session.conf.unset(_PROVIDER)
-    session.conf.set("spark.sql.session.timeZone", "UTC")
-    views_df, clicks_df = _streams(session, folder)
+    views_df, clicks_df = _streams(spark, folder)
     views = _watermarked(views_df, "viewed_at", ads.VIEW_DELAY).alias("views")
     clicks = _watermarked(clicks_df, "clicked_at", ads.CLICK_DELAY).alias("clicks")
     viewed, clicked = views["viewed_at"], clicks["clicked_at"]
@@ -90,7 +91,8 @@ def sparks_own(spark: SparkSession, folder: Path, results: Path) -> Contender:
     joined = views.join(clicks, (views["ad_id"] == clicks["ad_id"]) & apart)
     columns = ("views.ad_id", "user_id", "campaign", "price", "viewed_at", "device", "clicked_at")
     latest = "greatest(viewed_at, clicked_at) AS event_time"
-    return Contender("Spark's own", joined.selectExpr(*columns, latest), results)
+    rows = joined.selectExpr(*columns, latest)
+    return Contender("Spark's own", rows, "HDFSBackedStateStoreProvider", results)
 
 
 def run(
