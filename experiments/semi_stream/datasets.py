@@ -65,8 +65,8 @@ def tpch() -> Dataset:
     if tool is None:
         raise Missing("TPC-H needs a package: pip install tpchgen-cli")
     with tempfile.TemporaryDirectory() as folder:
-        tables = "customer,orders"
-        command = [tool, "-s", str(_SCALE), "--format=parquet", "-o", folder, "--tables", tables]
+        given = ["-s", str(_SCALE), "--tables=customer,orders", f"--output-dir={folder}"]
+        command = [tool, "parquet", *given]
         subprocess.run(command, check=True, capture_output=True)
         customers = pq.read_table(Path(folder) / "customer.parquet")
         orders = pq.read_table(Path(folder) / "orders.parquet", columns=["o_custkey"])

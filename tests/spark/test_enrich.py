@@ -23,8 +23,9 @@ from tests.oracle import Stream, assert_same_rows, sql_join
 from tests.spark.streams import TIMESTAMP, at, read, result, rows_of, run, start, table, write
 from watersmeet.operators.enrich.staged import StagedTable, Versions
 from watersmeet.rows.layout import row_layout
+from watersmeet.spark import staging
 from watersmeet.spark.inputs import describe
-from watersmeet.spark.staging import remove_idle
+from watersmeet.spark.staging import _Write, remove_idle
 from watersmeet.spark.table_identity import identity
 from watersmeet.spec.enrich import ENRICH_TYPES
 
@@ -288,6 +289,18 @@ def test_a_folder_that_cannot_be_written_to_is_said(spark: SparkSession, tmp_pat
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(wm.errors.StagedTableError, match="stage="):
         wm.enrich(stream, given, on="product", stage=str(tmp_path / "file"))
+
+
+def test_a_disk_that_is_full_is_said(
+    spark: SparkSession, tmp_path: Path, stage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = as_stream(spark, tmp_path / "views", views(1))
+    given = as_table(spark, tmp_path / "products", products())
+    # Given tasks that cannot write what they should: they take another folder for a full one.
+    monkeypatch.setattr(staging, "_Write", lambda folder, *rest: _Write("/dev/full/x", *rest))
+    with pytest.raises(wm.errors.StagedTableError, match="cannot be staged in /dev/full"):
+        wm.enrich(stream, given, on="product", stage=stage)
+    assert staged_tables(stage) == []
 
 
 def test_only_idle_tables_of_ours_are_removed(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.errors import PythonException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -63,13 +64,32 @@ def stage(
         _write(df, layout, hidden, shards=shards, partition=partition)
         _rename(hidden, staged)
     except OSError as error:
-        raise StagedTableError(
-            f"the table cannot be staged in {folder}: {error}. Give another folder, which every "
-            "executor can write to: stage='...', or spark.watersmeet.stage.folder."
-        ) from error
+        raise _cannot_stage(folder, error) from error
+    except PythonException as error:
+        said = _said_by_task(str(error))
+        if said is None:
+            raise
+        raise StagedTableError(said) from error
     finally:
         shutil.rmtree(hidden, ignore_errors=True)
     return staged
+
+
+def _cannot_stage(folder: str, error: OSError) -> StagedTableError:
+    return StagedTableError(
+        f"the table cannot be staged in {folder}: {error}. Give another folder, which every "
+        "executor can write to: stage='...', or spark.watersmeet.stage.folder."
+    )
+
+
+def _said_by_task(text: str) -> str | None:
+    """Why a task could not write, by the text of the error that Spark makes of its own.
+
+    >>> _said_by_task("...\\nwatersmeet.errors.StagedTableError: no room\\n at ...")
+    'no room'
+    """
+    said = re.search(rf"{StagedTableError.__name__}: (.+)", text)
+    return None if said is None else said[1]
 
 
 def remove_idle(folder: str) -> None:
@@ -158,16 +178,28 @@ class _Write:
                     if writer is not None:
                         yield self._closed(writer, current)
                     current = shard
-                    number = self.ids.index(shard)
-                    base = os.path.join(self.folder, f"{number}.{attempt}", "")
-                    writer = PartitionWriter(base, self.partition)
+                    writer = self._opened(f"{self.ids.index(shard)}.{attempt}")
                 assert writer is not None, "the first rows have opened a writer"
-                writer.add(canonical_rows(rows))
+                with self._writing():
+                    writer.add(canonical_rows(rows))
         if writer is not None:
             yield self._closed(writer, current)
 
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """What keeps a task from writing is told in our words, and reaches the driver as text."""
+        try:
+            yield
+        except OSError as error:
+            raise _cannot_stage(os.path.dirname(self.folder), error) from error
+
+    def _opened(self, name: str) -> PartitionWriter:
+        with self._writing():
+            return PartitionWriter(os.path.join(self.folder, name, ""), self.partition)
+
     def _closed(self, writer: PartitionWriter, shard: int) -> pa.RecordBatch:
-        writer.close()
+        with self._writing():
+            writer.close()
         return pa.RecordBatch.from_pydict(
             {
                 "shard": pa.array([self.ids.index(shard)], pa.int32()),
