@@ -108,16 +108,18 @@ def _matched(name: str, table: pl.DataFrame, stream: pl.DataFrame, on: list[str]
     keyed = table.join(numbered, on=on, nulls_equal=True, maintain_order="left")
     keys = stream.join(numbered, on=on, nulls_equal=True, maintain_order="left")["key"]
     first = keyed.select("key", pl.exclude("key"))
-    text = first.to_arrow().cast(pa.schema([_plain(field) for field in first.to_arrow().schema]))
-    return _replayed(name, text, keys.to_numpy())
+    return _replayed(name, first.to_arrow(), keys.to_numpy())
 
 
 def _plain(field: pa.Field) -> pa.Field:
-    return field.with_type(pa.string()) if pa.types.is_large_string(field.type) else field
+    """Texts in the form in which Spark has them."""
+    texts = pa.large_string(), pa.string_view()
+    return field.with_type(pa.string()) if field.type in texts else field
 
 
 def _replayed(name: str, table: pa.Table, keys: Keys) -> Dataset:
     """A stream of what there is, from a random row on, again and again."""
+    table = table.cast(pa.schema([_plain(field) for field in table.schema]))
 
     def drawn(dice: np.random.Generator, count: int) -> Keys:
         return np.resize(np.roll(keys, -int(dice.integers(len(keys)))), count)
