@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test bench experiments lint types lock mutants soak clean
+.PHONY: help setup java demo test spark-tests plain-tests bench experiments lint types lock mutants soak clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -14,15 +14,22 @@ setup: java $(INSTALLED) ## make .venv from the lock file; look for Java 17 or n
 demo: java $(RUNTIME) ## race a join against Spark's own, on this machine; installs only what that needs
 	$(BIN)/watersmeet demo
 
-test: lint types ## everything that must pass: lint, types, and the tests
+test: lint types ## everything that must pass: lint, types, and the tests, those with Spark beside the others
+	$(MAKE) --jobs=2 --output-sync=line --no-print-directory spark-tests plain-tests
+
+spark-tests: setup
+	$(BIN)/pytest -m spark
+
+plain-tests: setup
+	$(BIN)/pytest -m 'not spark'
 	$(BIN)/python -O -m pytest -q -m 'not spark' tests/operators tests/state
-	$(BIN)/pytest
 
 bench: setup ## measure against Spark's own joins, and plans against each other
 	$(BIN)/python -m benchmarks.window_join
 	$(BIN)/python -m benchmarks.window_plans
 	$(BIN)/python -m benchmarks.metadata_join
 	$(BIN)/python -m benchmarks.multiway_join
+	$(BIN)/python -m benchmarks.ring_join
 	$(BIN)/python -m benchmarks.enrich
 
 experiments: setup ## run the papers' experiments again
