@@ -9,8 +9,8 @@
   window in files, ``crossJoin`` and a pandas UDF
 - ranges: ``abs(left - right) < d`` in SQL, which is searched, beside the same as a Python function,
   which sees all pairs; windows of 100,000 rows, which come in one micro-batch
-- inequality: ``left * right > p`` in SQL, which cannot be searched, beside DuckDB's nested-loop join
-  of the same windows
+- inequality: ``left * right > p`` in SQL, which cannot be searched, beside DuckDB's nested-loop
+  join of the same windows
 - overhead: micro-batches of 1,000 rows of each of 2 and of 5 streams, beside the equality join
 
 How ways are run and compared: :mod:`benchmarks.harness`.
