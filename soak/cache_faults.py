@@ -98,5 +98,8 @@ def can_fill_a_disk(folder: Path) -> bool:
 
 def is_full(pid: int, folder: Path) -> bool:
     """Is the disk full that a process has mounted at the folder?"""
-    status = os.statvfs(f"/proc/{pid}/root{folder}")
+    try:
+        status = os.statvfs(f"/proc/{pid}/root{folder}")
+    except FileNotFoundError:
+        return False  # The folder was deleted, by another fault, and the disk with it.
     return status.f_bavail * status.f_frsize < FULL_DISK_BYTES // 4
