@@ -47,8 +47,9 @@ def _curves(pairs: Sequence[Pair], name: str) -> dict[str, Sequence[float]]:
 
 
 WHY_LESS = (
-    "A guess at the reason: by equation 1 alone, SSBJ can take in 1 / (1 - hits) times the rows of an iteration, less "
-    "what its cache takes: with the hits of figure 5 (f), about twice. The rest is time."
+    "A guess at the reason: by equation 1 alone, SSBJ can take in 1 / (1 - hits) times the rows of "
+    "an iteration, less what its cache takes: with the hits of figure 5 (f), about twice. The rest "
+    "is time."
 )
 
 
@@ -171,8 +172,8 @@ def rate_of_tpch() -> Outcome:
         "tpch",
         "figure 5 (d)",
         "3.4 times as fast with 1% of the table as memory, 7.4 times with 10%",
-        "A guess at the reason: orders of TPC-H are spread evenly over two thirds of the customers, so "
-        "a cache finds nothing frequent. The paper does not say how it adapted them.",
+        "A guess at the reason: orders of TPC-H are spread evenly over two thirds of the customers, "
+        "so a cache finds nothing frequent. The paper does not say how it adapted them.",
     )
 
 
@@ -182,8 +183,8 @@ def rate_of_weather() -> Outcome:
         "weather",
         "figure 5 (e)",
         "SSBJ is faster with every memory",
-        "A guess at the reason: flights of one day come together, so a key is frequent for a while, "
-        "and then no more.",
+        "A guess at the reason: flights of one day come together, so a key is frequent for a "
+        "while, and then no more.",
     )
 
 
