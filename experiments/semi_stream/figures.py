@@ -172,8 +172,8 @@ def rate_of_tpch() -> Outcome:
         "tpch",
         "figure 5 (d)",
         "3.4 times as fast with 1% of the table as memory, 7.4 times with 10%",
-        "A guess at the reason: orders of TPC-H are spread evenly over two thirds of the customers, "
-        "so a cache finds nothing frequent. The paper does not say how it adapted them.",
+        "A guess at the reason: orders of TPC-H are spread evenly over two thirds of the "
+        "customers, so a cache finds nothing frequent. The paper does not say how it adapted them.",
     )
 
 
