@@ -49,7 +49,7 @@ STEADY = 4
 
 #: So long a pair is to take, in seconds.
 COST = 50e-6
-_SLOW = Workload("slow", rows=80, keys=1, batches=14, minutes=8)
+_SLOW = Workload("slow", rows=120, keys=1, batches=13, minutes=8)
 
 
 def slow(rounds: int) -> Callable[[pa.Table, pa.Table], np.ndarray]:
@@ -232,7 +232,8 @@ def by_hand(spark: SparkSession, folder: Path, window: Path) -> tuple[list[int],
 
 # -- conditions that can be searched, and others ---------------------------------------------------
 
-_NEAR = 1e-4
+#: With windows of 100,000 rows, a row meets one of the other stream on average.
+_NEAR = 5e-6
 #: About one pair in ten thousand satisfies it.
 _PRODUCT = "left.left_value * right.right_value > 0.985"
 
