@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from watersmeet import durations, sizes
 from watersmeet.plan.enrich import EnrichPlan
-from watersmeet.plan.explain.shared import crowded
+from watersmeet.plan.explain.shared import crowded, keys
 from watersmeet.plan.explain.tree import Node
 from watersmeet.spec.enrich import EnrichSpec
 
@@ -15,7 +13,7 @@ def branches(plan: EnrichPlan) -> list[Node]:
     """What matches, how the table is staged and read, what memory is for, when rows leave."""
     return [
         _condition(plan.spec),
-        _keys(plan.spec),
+        keys(plan.spec),
         _table(plan),
         _reading(plan),
         _answers(plan),
@@ -43,26 +41,6 @@ def _condition(spec: EnrichSpec) -> Node:
     return Node(
         "condition", [Node(term if i == 0 else f"AND {term}") for i, term in enumerate(terms)]
     )
-
-
-def _keys(spec: EnrichSpec) -> Node:
-    return Node(
-        "keys (a null matches nothing)",
-        [
-            Node(_key(spec, names, common))
-            for names, common in zip(zip(*spec.keys, strict=True), spec.key_types, strict=True)
-        ],
-    )
-
-
-def _key(spec: EnrichSpec, names: Sequence[str], common: str) -> str:
-    own = [
-        (f"{given.name}.{name}", given.column(name).type)
-        for given, name in zip(spec.streams, names, strict=True)
-    ]
-    if all(kind == common for _, kind in own):
-        return f"{names[0]}: {common}"
-    return ", ".join(f"{column} ({kind})" for column, kind in own) + f": compared as {common}"
 
 
 def _table(plan: EnrichPlan) -> Node:

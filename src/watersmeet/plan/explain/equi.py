@@ -16,6 +16,7 @@ from watersmeet.plan.explain.shared import (
     described,
     event_time,
     expected_rows,
+    keys,
     time_of,
     watermark,
     window_terms,
@@ -32,7 +33,7 @@ def branches(plan: EquiPlan) -> list[Node]:
     return [
         _condition(spec),
         *reading(plan),
-        _keys(spec),
+        keys(spec),
         *(_stream(spec, position) for position in range(len(spec.streams))),
         *watermark(spec),
         *_unmatched(spec),
@@ -72,26 +73,6 @@ def _in_words(spec: EquiSpec) -> list[Node]:
             f"{durations.format(before)} before it to {durations.format(after)} after it"
         )
     ]
-
-
-def _keys(spec: EquiSpec) -> Node:
-    return Node(
-        "keys (a null matches nothing)",
-        [
-            Node(_key(spec, names, common))
-            for names, common in zip(zip(*spec.keys, strict=True), spec.key_types, strict=True)
-        ],
-    )
-
-
-def _key(spec: EquiSpec, names: Sequence[str], common: str) -> str:
-    own = [
-        (f"{stream.name}.{name}", stream.column(name).type)
-        for stream, name in zip(spec.streams, names, strict=True)
-    ]
-    if all(type == common for _, type in own):
-        return f"{names[0]}: {common}"
-    return ", ".join(f"{column} ({type})" for column, type in own) + f": compared as {common}"
 
 
 def _stream(spec: EquiSpec, position: int) -> Node:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import permutations
 
 from watersmeet import durations
 from watersmeet.plan.explain.tree import Node
 from watersmeet.plan.join import JoinPlan
 from watersmeet.plan.policy import crowding
+from watersmeet.spec.equi import EquiSpec
 from watersmeet.spec.join import GREATEST, JoinSpec
 from watersmeet.spec.output import EVENT_TIME
 from watersmeet.spec.stream import StreamSpec
@@ -117,3 +119,24 @@ def window_terms(spec: JoinSpec) -> list[str]:
             times = f"{time_of(spec.streams[late])} - {time_of(spec.streams[early])}"
             terms.append(f"{times} <= {durations.format(window)}")
     return terms
+
+
+def keys(spec: EquiSpec) -> Node:
+    """What must be equal, and as which type it is compared."""
+    return Node(
+        "keys (a null matches nothing)",
+        [
+            Node(_key(spec, names, common))
+            for names, common in zip(zip(*spec.keys, strict=True), spec.key_types, strict=True)
+        ],
+    )
+
+
+def _key(spec: EquiSpec, names: Sequence[str], common: str) -> str:
+    own = [
+        (f"{stream.name}.{name}", stream.column(name).type)
+        for stream, name in zip(spec.streams, names, strict=True)
+    ]
+    if all(type == common for _, type in own):
+        return f"{names[0]}: {common}"
+    return ", ".join(f"{column} ({type})" for column, type in own) + f": compared as {common}"
