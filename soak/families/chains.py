@@ -4,23 +4,21 @@ aggregation, or a join with a third stream. No result of the first may be late f
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql import functions as F
 
 import watersmeet as wm
 from soak.case import Case, MicroBatch, Start
 from soak.families import windows
 from soak.families.conditions import CONDITIONS
+from soak.families.counted import Counted
 from soak.families.equality import EqualityCase, changed, check_delays
 from soak.lateness import accepted
 from tests.conformance.join import micros
-from tests.conformance.strategies import INSTANT
 from tests.oracle import Stream, sql_join
 from watersmeet.spec.join import JOIN_TYPES, How
 from watersmeet.spec.output import EVENT_TIME
@@ -34,7 +32,7 @@ def case(dice: random.Random, files: int) -> Case:
     """A random join, and something that follows it."""
     if dice.random() < 0.5:
         join, arrivals = windows.drawn(dice, files, "ab", "inner", windowed=True)
-        return Counted(
+        return CountedJoin(
             EqualityCase(
                 seed=str(dice.getrandbits(64)),
                 join=join,
@@ -43,6 +41,7 @@ def case(dice: random.Random, files: int) -> Case:
                 conditions=dice.sample(CONDITIONS, dice.choice([0, 1, 2])),
             ),
             seconds=dice.choice([1, 10, 60]),
+            time=EVENT_TIME,
         )
     # What arrives is as for a join of all three.
     join, arrivals = windows.drawn(dice, files, "abc", "inner", windowed=True)
@@ -70,43 +69,8 @@ def _without_third(
     return {name: length for name, length in within.items() if name != "c"}
 
 
-@dataclass(frozen=True)
-class Counted:
-    """A join's results, counted for every so many seconds."""
-
-    first: EqualityCase
-    seconds: int
-
-    @property
-    def title(self) -> str:
-        return f"count every {self.seconds} s; {self.first.title}"
-
-    @property
-    def schemas(self) -> Mapping[str, pa.Schema]:
-        return self.first.schemas
-
-    def files(self) -> Mapping[str, Sequence[pa.Table]]:
-        return self.first.files()
-
-    def closing(self) -> Mapping[str, pa.Table]:
-        return self.first.closing()
-
-    def query(self, frames: Mapping[str, DataFrame], start: Start) -> DataFrame:
-        joined = self.first.query(frames, start)
-        since = F.window(EVENT_TIME, f"{self.seconds} seconds").alias("window")
-        counted = joined.groupBy(since).agg(F.count("*").alias("results"))
-        return counted.select(F.col("window.start").alias("since"), "results")
-
-    def expected(self, batches: Sequence[MicroBatch]) -> pa.Table:
-        instants = self.first.expected(batches).column(EVENT_TIME).cast(pa.int64()).to_pylist()
-        length = self.seconds * 1_000_000
-        counts = Counter(instant // length * length for instant in instants)
-        return pa.table(
-            {
-                "since": pa.array(list(counts), pa.int64()).cast(INSTANT),
-                "results": pa.array(list(counts.values()), pa.int64()),
-            }
-        )
+class CountedJoin(Counted):
+    """A join whose results are counted by their event time."""
 
 
 @dataclass(frozen=True)

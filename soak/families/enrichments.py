@@ -10,7 +10,6 @@ of. So the table as a query finds it goes by the epoch.
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -21,12 +20,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import functions as F
 
 import watersmeet as wm
 from soak.case import MicroBatch, Start
 from soak.families import columns
 from soak.families.conditions import CONDITIONS
+from soak.families.counted import Counted
 from tests.conformance.join import START, Condition, Join, micros
 from tests.conformance.strategies import INSTANT, KEY_KINDS, PAYLOADS, KeyKind
 from tests.oracle import Stream, sql_join
@@ -70,7 +69,7 @@ def case(dice: random.Random, files: int) -> EnrichmentCase | CountedEnrichment:
         condition=dice.choice([None, None, *CONDITIONS]),
     )
     if counted and given.time_goes_on:
-        return CountedEnrichment(given, seconds=dice.choice([1, 10, 60]))
+        return CountedEnrichment(given, dice.choice([1, 10, 60]), time="a_at")
     return given
 
 
@@ -302,46 +301,13 @@ class EnrichmentCase:
         return rows.append_column(VALID, newest.column("since_max").take(at))
 
 
-@dataclass(frozen=True)
-class CountedEnrichment:
-    """An enrichment whose results are counted for every so many seconds: none may be late."""
+class CountedEnrichment(Counted):
+    """An enrichment whose results are counted. The row that closes the stream comes out too, but
+    nothing after it ends its window."""
 
-    first: EnrichmentCase
-    seconds: int
-
-    @property
-    def title(self) -> str:
-        return f"count every {self.seconds} s; {self.first.title}"
-
-    @property
-    def schemas(self) -> Mapping[str, pa.Schema]:
-        return self.first.schemas
-
-    def files(self) -> Mapping[str, Sequence[pa.Table]]:
-        return self.first.files()
-
-    def closing(self) -> Mapping[str, pa.Table]:
-        return self.first.closing()
-
-    def query(self, frames: Mapping[str, DataFrame], start: Start) -> DataFrame:
-        enriched = self.first.query(frames, start)
-        since = F.window("a_at", f"{self.seconds} seconds").alias("window")
-        counted = enriched.groupBy(since).agg(F.count("*").alias("results"))
-        return counted.select(F.col("window.start").alias("since"), "results")
-
-    def expected(self, batches: Sequence[MicroBatch]) -> pa.Table:
-        last = self.closing()["a"].column("a_at")[0]
-        found = self.first.expected(batches)
-        instants = found.filter(pc.less(found.column("a_at"), last)).column("a_at")
-        length = self.seconds * columns.SECOND
-        starts = [at // length * length for at in instants.cast(pa.int64()).to_pylist()]
-        counts = Counter(starts)
-        return pa.table(
-            {
-                "since": pa.array(list(counts), pa.int64()).cast(INSTANT),
-                "results": pa.array(list(counts.values()), pa.int64()),
-            }
-        )
+    def counted(self, results: pa.Table) -> pa.Table:
+        last = self.closing()["a"].column(self.time)[0]
+        return results.filter(pc.less(results.column(self.time), last))
 
 
 def hash_of(row: Mapping[str, Any]) -> int:
