@@ -95,14 +95,19 @@ def test_any_run_gives_the_valid_versions(
         ]
         drawn += [(names[0], None, 1), (None, at(0), 1)]
         master = table(versions, drawn)
-        policy = {"resident": 0, "queue": dice.choice([1, 1 << 20]), "cache": 1000, **UNHURRIED}
+        policy = {
+            "resident": 0,
+            "queue": dice.choice([1, 1 << 20, 1 << 20]),
+            "cache": 1000,
+            **UNHURRIED,
+        }
         given = as_of(
             stream,
             master,
             how,
             where=LESS if dice.random() < 0.3 else None,
             policy=policy | {"partition": dice.choice([1, 100, 1000])},
-            max_wait=dice.choice([None, "3 batches"]),
+            max_wait=dice.choice([None, "3 batches", "3 batches"]),
         )
         batches = [
             table(
