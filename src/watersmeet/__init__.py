@@ -14,12 +14,13 @@ from watersmeet.api import (
     predicate,
     stream,
 )
-from watersmeet.operators.base import Largest, StreamCounters
+from watersmeet.operators.base import JoinStreamCounters, Largest, StreamCounters
 from watersmeet.operators.equi.counters import EquiStreamCounters
 from watersmeet.spark.listener import Listener
 from watersmeet.spark.metrics import (
     EnrichMetrics,
     EquiMetrics,
+    JoinMetrics,
     RingMetrics,
     StepMetrics,
     metrics,
@@ -41,6 +42,8 @@ __all__ = [
     "Enrichment",
     "EquiMetrics",
     "EquiStreamCounters",
+    "JoinMetrics",
+    "JoinStreamCounters",
     "Largest",
     "Listener",
     "Plan",

@@ -353,12 +353,19 @@ class LocalJoin:
 
     def state_rows(self) -> list[int]:
         """Rows stored now, for each stream."""
+        return self._stored("state_rows")
+
+    def unproven(self) -> list[int]:
+        """Rows stored now that may still come out unmatched, for each stream."""
+        return self._stored("unproven")
+
+    def _stored(self, counter: str) -> list[int]:
         stored = []
         for run in self.runs:
             for number in range(len(run.stores)):
                 counters = run.operator.counters()
                 run.operator.report(run.state(number), counters)
-                stored.append([stream.state_rows for stream in counters.streams])
+                stored.append([getattr(stream, counter) for stream in counters.streams])
         return [sum(rows) for rows in zip(*stored, strict=True)]
 
     def encoded(self, position: int, table: pa.Table | None) -> pa.RecordBatch | None:

@@ -116,9 +116,7 @@ class Join:
         """The stream's rows of which the watermark in force in the last of these batches
         proves that they match nothing: those with a null key or time, and those for which
         time + window <= watermark."""
-        arrivals = self.arrivals(batches)
-        names = sorted(self.streams, key=lambda name: name != stream)
-        rows = self._joined(arrivals.accepted, names, "anti")
+        arrivals, rows = self.arrivals(batches), self._unmatched_after(batches, stream)
         watermark, time, window = arrivals.watermarks[-2], self.streams[stream].time, self.window
         proven = [
             None in (row[time], *(row[key] for key in self.keys(stream)))
@@ -128,6 +126,15 @@ class Join:
             )
         ]
         return rows.filter(pa.array(proven, pa.bool_()))
+
+    def unproven_after(self, batches: Sequence[Batch], stream: str) -> int:
+        """How many of the stream's rows have no match, and are not proven unmatched."""
+        unmatched = self._unmatched_after(batches, stream)
+        return unmatched.num_rows - self.proven_unmatched_in(batches, stream).num_rows
+
+    def _unmatched_after(self, batches: Sequence[Batch], stream: str) -> pa.Table:
+        names = sorted(self.streams, key=lambda name: name != stream)
+        return self._joined(self.arrivals(batches).accepted, names, "anti")
 
     def _joined(self, rows: Mapping[str, pa.Table], order: Sequence[str], how: str) -> pa.Table:
         streams = {

@@ -229,12 +229,14 @@ def ring_runs(draw: st.DrawFn, how: str, names: str) -> RingRun:
 @dataclass(frozen=True)
 class RingOutcome:
     """What came out: a table for each batch and one for the end, the late rows by batch and
-    stream, all that was counted, and the rows stored after each batch."""
+    stream, all that was counted, the rows stored after each batch, and how many were unproven
+    before the end."""
 
     results: list[pa.Table]
     late: list[dict[str, int]]
     counters: list[Counters]
     stored: list[list[int]]
+    unproven: int
 
     @property
     def result(self) -> pa.Table:
@@ -275,6 +277,7 @@ def _run_ring(run: RingRun) -> RingOutcome:
             names = zip(join.streams, local.counters.streams, strict=True)
             late.append({name: count.late for name, count in names})
             stored.append(local.state_rows())
+        unproven = sum(local.unproven())
         results.append(local.finish())
         assert sum(local.state_rows()) == 0 or join.within is None
-    return RingOutcome(results, late, counters, stored)
+    return RingOutcome(results, late, counters, stored, unproven)

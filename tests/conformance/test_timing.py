@@ -3,6 +3,7 @@ whose watermark proves it, not earlier and not later; nothing comes out twice.""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 
@@ -11,8 +12,8 @@ import pytest
 from hypothesis import given
 
 from tests.conformance.join import Batch, Join, at
-from tests.conformance.strategies import INSTANT, Run, examples, limited, runs
-from tests.conformance.ways import Way
+from tests.conformance.strategies import INSTANT, Run, examples, limited, runs, until_shown
+from tests.conformance.ways import LocalWay, Way
 from tests.oracle import assert_same_rows
 from watersmeet.testing import LocalStream
 
@@ -241,3 +242,27 @@ class TestOnce:
                 assert total == expected, f"after batch {number}"
 
         check()
+
+
+@pytest.mark.parametrize(("how", "preserved"), [("left", "a"), ("full", "ab"), ("anti", "a")])
+def test_rows_that_are_not_proven_unmatched_are_counted(how: str, preserved: str) -> None:
+    shown: Counter[str] = Counter()
+
+    @examples(15)
+    @given(run=runs([how]))
+    def check(run: Run) -> None:
+        with limited(**run.limits):
+            outcome = LocalWay().run(
+                run.join, run.batches, shards=run.shards, before=run.before, cut=run.cut
+            )
+        for number, counters in enumerate(outcome.counters):
+            so_far = run.batches[: number + 1]
+            if not any(rows.num_rows for rows in so_far[-1].values()):
+                continue  # Not every shard takes a step then.
+            for stream, count in zip(run.join.streams, counters.streams, strict=True):
+                expected = run.join.unproven_after(so_far, stream) if stream in preserved else 0
+                assert count.unproven == expected, f"of {stream} after batch {number}"
+                shown["unproven"] += count.unproven > 0
+                shown["stored, and proven or matched"] += count.state_rows > count.unproven > 0
+
+    until_shown(check, lambda: len(+shown) == 2, "rows that wait, beside others that do not")

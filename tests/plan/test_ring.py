@@ -197,6 +197,7 @@ def test_explain_shows_what_is_searched_and_what_is_compared() -> None:
 
 def test_explain_shows_slices_hops_and_state() -> None:
     text = explain(plan(how="left", tuning=wm.Tuning(slices=2, draining=3)))
+    assert "when the input ends (availableNow, a pause)" in text
     assert "(similar(a, b))" in text
     assert "slices: 2 of 4 shards" in text
     assert "still sent to 3" in text

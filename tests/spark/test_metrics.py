@@ -52,6 +52,12 @@ def query(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Stre
     return query
 
 
+def test_rows_that_may_still_come_out_unmatched_are_counted(query: StreamingQuery) -> None:
+    records = wm.metrics(query)
+    assert [record.unproven for record in records] == [0, 0, 0, 1, 1]
+    assert [record.streams["b"].unproven for record in records] == [0] * 5
+
+
 def test_there_is_one_record_for_each_batch(query: StreamingQuery) -> None:
     records = wm.metrics(query)
     assert [record.batch for record in records] == [0, 1, 2, 3, 4]

@@ -51,6 +51,15 @@ class StreamCounters:
     segments: int = 0
 
 
+@dataclass
+class JoinStreamCounters(StreamCounters):
+    """The same, in a join of streams. ``unproven`` rows of a preserved stream are stored, have no
+    match that is known of, and are not proven unmatched: if no more input comes, they stay. (Of
+    three and more streams it is not known which rows have matched, so all count until then.)"""
+
+    unproven: int = 0
+
+
 @dataclass(frozen=True)
 class Largest:
     """The most results that one new row has made: of which stream, with which key."""

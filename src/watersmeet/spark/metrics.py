@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from watersmeet.operators.base import Largest, StreamCounters
+from watersmeet.operators.base import JoinStreamCounters, Largest, StreamCounters
 from watersmeet.operators.enrich.counters import TABLE_VERSION, EnrichCounters
 from watersmeet.operators.equi.counters import EquiCounters, EquiStreamCounters
 from watersmeet.operators.ring.counters import RingCounters
@@ -88,7 +88,19 @@ class StepMetrics:
 
 
 @dataclass(frozen=True)
-class EquiMetrics(StepMetrics):
+class JoinMetrics(StepMetrics):
+    """One micro-batch of one join of streams."""
+
+    streams: Mapping[str, JoinStreamCounters]
+
+    @property
+    def unproven(self) -> int:
+        """Stored rows of preserved streams that may still come out unmatched."""
+        return self._sum("unproven")
+
+
+@dataclass(frozen=True)
+class EquiMetrics(JoinMetrics):
     """One micro-batch of one equality join.
 
     ``streams`` also tell how many rows were ``shed`` (for a budget), and the other numbers of
@@ -114,7 +126,7 @@ class EquiMetrics(StepMetrics):
 
 
 @dataclass(frozen=True)
-class RingMetrics(StepMetrics):
+class RingMetrics(JoinMetrics):
     """One micro-batch of one hop of a ring join: a join without a key.
 
     ``pairs`` were compared by a predicate, in so many ``blocks``, which took ``predicate_ms``, over
@@ -172,7 +184,7 @@ class EnrichMetrics(StepMetrics):
 _FAMILIES: dict[str, tuple[type[StepMetrics], type[StreamCounters]]] = {
     EquiCounters.family: (EquiMetrics, EquiStreamCounters),
     EnrichCounters.family: (EnrichMetrics, StreamCounters),
-    RingCounters.family: (RingMetrics, StreamCounters),
+    RingCounters.family: (RingMetrics, JoinStreamCounters),
 }
 
 

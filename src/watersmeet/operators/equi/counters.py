@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from watersmeet.operators.base import Counters, StreamCounters
+from watersmeet.operators.base import Counters, JoinStreamCounters
 
 
 @dataclass
-class EquiStreamCounters(StreamCounters):
+class EquiStreamCounters(JoinStreamCounters):
     """What one step did with one stream's rows, and what is stored of it now.
 
     ``shed`` rows were dropped for a budget; ``violations`` are rows that the stream had promised

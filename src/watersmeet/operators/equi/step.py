@@ -149,8 +149,10 @@ class EquiJoin:
 
     def report(self, state: EquiState, counters: EquiCounters) -> None:
         count_windows(state, counters)
-        for stream, window in zip(counters.streams, state.windows, strict=True):
+        for i, (stream, window) in enumerate(zip(counters.streams, state.windows, strict=True)):
             stream.indexed = sum(entry.indexed for entry in window.entries)
+            if self.layout.preserved[i]:
+                stream.unproven = window.unmarked(state.settled[i])
         counters.owed = len(state.debts)
 
     def _results(

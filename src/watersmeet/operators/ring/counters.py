@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from watersmeet.operators.base import Counters, StreamCounters
+from watersmeet.operators.base import Counters, JoinStreamCounters
 
 
 @dataclass
@@ -23,4 +23,4 @@ class RingCounters(Counters):
 
     @classmethod
     def zero(cls, streams: int) -> RingCounters:
-        return cls([StreamCounters() for _ in range(streams)])
+        return cls([JoinStreamCounters() for _ in range(streams)])

@@ -99,6 +99,11 @@ class RingHop:
 
     def report(self, state: RingState, counters: RingCounters) -> None:
         count_windows(state, counters, self.hop.holds)
+        for stream, window, settled in zip(
+            self.hop.holds, state.windows, state.settled, strict=True
+        ):
+            if self.layout.preserved[stream]:
+                counters.streams[stream].unproven = window.unmarked(settled)
 
 
 class HopStep:

@@ -18,6 +18,7 @@ from watersmeet.plan.explain.shared import (
     expected_rows,
     keys,
     time_of,
+    waiting,
     watermark,
     window_terms,
 )
@@ -160,14 +161,7 @@ def _unmatched(spec: EquiSpec) -> list[Node]:
             )
         else:
             nodes.append(Node(f"unmatched rows of {stream.name}: emitted {when}{nulls}"))
-    if nodes and spec.timers:
-        nodes.append(
-            Node(
-                "when the input ends (availableNow, a pause), the last of these wait in the state "
-                "until later rows of every stream move the watermark"
-            )
-        )
-    return nodes
+    return nodes + waiting(spec) if nodes else []
 
 
 _DRIVERS = {

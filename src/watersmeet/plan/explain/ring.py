@@ -10,6 +10,7 @@ from watersmeet.plan.explain.shared import (
     event_time,
     expected_rows,
     time_of,
+    waiting,
     watermark,
     window_terms,
 )
@@ -81,7 +82,7 @@ def _unmatched(spec: RingSpec) -> list[Node]:
             if spec.streaming and window is not None:
                 length = durations.format(window)
                 when = f"when the watermark reaches {time_of(stream)} + {length}"
-            return [Node(f"unmatched rows of {stream.name}: emitted {when}")]
+            return [Node(f"unmatched rows of {stream.name}: emitted {when}"), *waiting(spec)]
     return []
 
 

@@ -51,6 +51,19 @@ def watermark(spec: JoinSpec) -> list[Node]:
     ]
 
 
+def waiting(spec: JoinSpec) -> list[Node]:
+    """What becomes of the last unmatched rows."""
+    if not spec.timers:
+        return []
+    return [
+        Node(
+            "when the input ends (availableNow, a pause), the last of these wait in the state "
+            "until later rows of every stream move the watermark; `unproven` in the metrics "
+            "counts them"
+        )
+    ]
+
+
 def event_time(spec: JoinSpec) -> Node:
     if spec.carries_event_time:
         use = (
