@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
+
+import pytest
 
 import watersmeet as wm
 
@@ -19,3 +22,35 @@ def test_every_argument_is_documented() -> None:
         documented = inspect.getdoc(call) or ""
         for name in inspect.signature(call).parameters:
             assert name in documented, f"{call.__name__}: {name}"
+
+
+@pytest.mark.parametrize(
+    ("call", "parts"),
+    [
+        (lambda: wm.plan(1, 2, on="k"), ["wm.plan: give the streams as one list", "wm.plan([v"]),
+        (lambda: wm.join(1, 2, 3), ["wm.join: give the streams as one list", "wm.join([views"]),
+        (lambda: wm.join(on="k"), ["wm.join: streams missing: give the streams as one list"]),
+        (lambda: wm.join([], onn="k"), ["wm.join: there is no argument 'onn'. Did you mean 'on'?"]),
+        (lambda: wm.join("ab"), ["streams is a str: give them as one list"]),
+        (lambda: wm.plan(1), ["streams is a int: give them as one list"]),
+        (lambda: wm.join([1], streams=[2]), ["wm.join: multiple values for argument 'streams'."]),
+        (lambda: wm.enrich(1, 2, 3), ["wm.enrich: give the stream and the table, and everything"]),
+        (
+            lambda: wm.enrich(1),
+            ["wm.enrich: table missing: give the stream", "products_df, on"],
+        ),
+        (lambda: wm.plan_enrich(), ["wm.plan_enrich: stream and table missing"]),
+        (lambda: wm.enrich(1, 2, key="k"), ["wm.enrich: there is no argument 'key'."]),
+        (lambda: wm.enrich([1], 2), ["stream is a list, not a stream: name it with wm.stream("]),
+        (lambda: wm.stream(1), ["wm.stream: name missing: give a DataFrame and a name."]),
+        (lambda: wm.stream(1, "a", "t"), ["wm.stream: give a DataFrame and a name, and every"]),
+        (lambda: wm.stream(1, "a", delays="1 s"), ["no argument 'delays'. Did you mean 'delay'?"]),
+    ],
+)
+def test_a_call_that_does_not_fit_is_answered_with_one_that_does(
+    call: Callable[[], object], parts: list[str]
+) -> None:
+    with pytest.raises(wm.errors.PlanError) as error:
+        call()
+    assert all(part in str(error.value) for part in parts), str(error.value)
+    assert error.value.__cause__ is None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 from watersmeet import sizes
 from watersmeet.errors import PlanError, PredicateError, did_you_mean
 from watersmeet.plan import enrich as enriching
+from watersmeet.plan.calls import as_in
 from watersmeet.plan.equi import EquiPlan
 from watersmeet.plan.explain import explain
 from watersmeet.plan.family import plan_join
@@ -111,6 +112,10 @@ class Enrichment:
         return enriched.build(plan.spec, plan.policy, plan.predicate, self.inputs)
 
 
+@as_in(
+    "wm.stream(df, 'views', time='viewed_at', delay='10 seconds')",
+    by_position="a DataFrame and a name",
+)
 def stream(
     df: DataFrame,
     name: str,
@@ -217,6 +222,10 @@ def predicate(
     return PredicateFunction(function, streams, dict(columns or {}))
 
 
+_LIST = "the streams as one list"
+
+
+@as_in("wm.plan([views, clicks], on='ad_id', within='5 minutes')", by_position=_LIST)
 def plan(
     streams: Sequence[Stream],
     *,
@@ -267,12 +276,15 @@ def plan(
 def _warn_of_crowding(planned: JoinPlan) -> None:
     crowded = crowding(planned.policy.shards, planned.policy.cores)
     if crowded is not None and planned.spec.streaming:
-        warnings.warn(f"{planned.spec.name}: {crowded}.", stacklevel=3)
+        warnings.warn(f"{planned.spec.name}: {crowded}.", stacklevel=4)
 
 
-def _check_list(*streams: Any) -> None:
-    if len(streams) != 1 or isinstance(streams[0], Stream) or not isinstance(streams[0], Sequence):
-        raise PlanError("streams: give them as a list: wm.join([views, clicks], on=...).")
+def _check_list(streams: Any) -> None:
+    if not isinstance(streams, Sequence) or isinstance(streams, str):
+        raise PlanError(
+            f"streams is a {type(streams).__name__}: give them as one list, "
+            "wm.join([views, clicks], on=...)."
+        )
 
 
 def _takes_arguments_of(
@@ -289,6 +301,7 @@ def _takes_arguments_of(
     return decorate
 
 
+@as_in("wm.join([views, clicks], on='ad_id', within='5 minutes')", by_position=_LIST)
 @_takes_arguments_of(plan)
 def join(*args: Any, **kwargs: Any) -> DataFrame:
     """Join streams within windows of time: by key, by any condition, or both.
@@ -346,8 +359,6 @@ def join(*args: Any, **kwargs: Any) -> DataFrame:
         The key columns, then every stream's other columns; an inner join of
         streams with time, or one with ``event_time``, ends with ``event_time``.
     """
-    if args:
-        _check_list(*args)
     return plan(*args, **kwargs).dataframe()
 
 
@@ -355,6 +366,10 @@ def join(*args: Any, **kwargs: Any) -> DataFrame:
 Table: TypeAlias = "DataFrame | Stream"
 
 
+_BOTH = "the stream and the table"
+
+
+@as_in("wm.plan_enrich(views, products_df, on='product_id')", by_position=_BOTH)
 def plan_enrich(
     stream: Stream,
     table: Table | Callable[[], Table],
@@ -418,6 +433,7 @@ def _named_table(table: Table) -> Stream:
     return Stream(table, describe(table, TABLE_NAME, time=None, delay=None))
 
 
+@as_in("wm.enrich(views, products_df, on='product_id')", by_position=_BOTH)
 @_takes_arguments_of(plan_enrich)
 def enrich(*args: Any, **kwargs: Any) -> DataFrame:
     """Join each row of a stream with the rows of a table that have its key.

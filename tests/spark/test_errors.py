@@ -257,7 +257,7 @@ MISTAKES: dict[str, tuple[Callable[[DataFrame], Any], type[Exception], list[str]
     "streams that are not in a list": (
         lambda df: wm.join(timed(df, "a"), timed(df, "b"), on="value"),  # type: ignore[call-arg]
         errors.PlanError,
-        ["give them as a list: wm.join([views, clicks], on=...)"],
+        ["give the streams as one list", "wm.join([views, clicks], on='ad_id'"],
     ),
     "a DataFrame that is no stream": (
         lambda df: wm.join([df, timed(df, "b")], on="value"),  # type: ignore[list-item]

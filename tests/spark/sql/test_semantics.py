@@ -131,36 +131,6 @@ def test_like_with_a_stray_escape_is_refused(pattern: str) -> None:
         semantics.like_to_regex(pattern, "\\")
 
 
-@pytest.mark.parametrize(
-    "pattern", ["^ab", "(ad|promo)-[0-9]+", r"[A-Za-z_.-]+@x\.(org|net)", "[^a-z ]?é*", ""]
-)
-def test_a_plain_regex_is_one_for_polars_too(pattern: str) -> None:
-    assert semantics.is_plain_regex(pattern)
-    assert evaluated(pl.lit("x").str.contains(pattern)) is not None
-
-
-@pytest.mark.parametrize(
-    "pattern",
-    [
-        "a.c",
-        "a$",
-        r"\d",
-        r"\bx",
-        "a++",
-        "a{2}",
-        "(?i)a",
-        r"(a)\1",
-        "a^",
-        "[a--b]",
-        "[[a]]",
-        "(a",
-        "*a",
-    ],
-)
-def test_any_other_regex_is_not_plain(pattern: str) -> None:
-    assert not semantics.is_plain_regex(pattern)
-
-
 def test_a_day_across_a_change_of_the_clock_has_23_hours() -> None:
     day = pl.lit(dt.timedelta(days=1)).cast(pl.Duration("us"))
     start = instant(2024, 3, 30, 11)

@@ -27,7 +27,8 @@ SUPPORTED = (
     *("and", "or", "not", "in", "between", "is null", "like", "rlike", "case", "if", "coalesce"),
     *("nullif", "greatest", "least", "div", "pmod", "abs", "sign", "floor", "ceil", "round"),
     *("sqrt", "cast", "isnan", "lower", "upper", "length", "concat", "substring", "left", "right"),
-    *("trim", "startswith", "endswith", "contains", "date_add", "date_sub", "datediff"),
+    *("trim", "startswith", "endswith", "contains", "split", "date_add", "date_sub", "datediff"),
+    "timestampdiff",
     *("date_trunc", "unix_timestamp", "year", "month", "day", "hour", "minute", "second", "size"),
     "array_contains",
 )

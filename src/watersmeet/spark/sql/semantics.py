@@ -25,6 +25,7 @@ import polars as pl
 
 #: Decimals are computed in 128 bits: 38 digits always fit.
 DECIMAL_DIGITS = 38
+_DAY = 86_400_000_000
 
 
 # Numbers
@@ -107,17 +108,6 @@ _INTEGER = r"^[+-]?[0-9]+$"
 _NUMBER = r"^([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[dDfF]?$"
 _NUMBER_WORD = r"(?i)^([+-]?inf(?:inity)?|nan)$"
 
-#: Regular expressions that mean the same in Java and in Rust: characters, escaped
-#: punctuation, simple sets and groups, each with at most one quantifier.
-_PLAIN_REGEX = re.compile(
-    r"\^?(?:"
-    r"(?:[^\\.+*?()|\[\]{}^$]|\\[.+*?()|\[\]{}^$\\/-]"
-    r"|\[\^?(?:[A-Za-z0-9_](?:-[A-Za-z0-9])?|[ .,:;@/+])+-?\]"
-    r"|\))[*+?]?"
-    r"|\((?!\?)|\|"
-    r")*"
-)
-
 
 def text_to_integer(text: pl.Expr, dtype: pl.DataType) -> pl.Expr:
     """The integer a text spells; null if it spells none."""
@@ -159,21 +149,6 @@ def like_to_regex(pattern: str, escape: str) -> str:
 
 def _literal(character: str) -> str:
     return "\\" + character if character in r"\.+*?()|[]{}^$#&-~" else character
-
-
-def is_plain_regex(pattern: str) -> bool:
-    """Is it well formed, and does it surely mean the same in Java and in Rust?
-
-    >>> is_plain_regex("^(ad|promo)-[0-9]+"), is_plain_regex("(?i)ad"), is_plain_regex("(ad")
-    (True, False, False)
-    """
-    if _PLAIN_REGEX.fullmatch(pattern) is None:
-        return False
-    try:
-        re.compile(pattern)
-    except re.error:
-        return False
-    return True
 
 
 # Times
@@ -263,3 +238,18 @@ def truncated(instant: pl.Expr, every: str, zone: str) -> pl.Expr:
     """An instant cut to a calendar unit of the zone, in Polars' notation (``1h``, ``1mo``)."""
     start = instant if every in ("1d", "1h", "1m", "1s") else None
     return to_instant(to_local(instant, zone).dt.truncate(every), zone, start=start)
+
+
+def months_between(start: pl.Expr, end: pl.Expr) -> pl.Expr:
+    """Whole months from one local time to another, without a fraction; negative if it is
+    earlier."""
+    first, last = (time.cast(pl.Int64) // _DAY for time in (start, end))
+    early, late = (time.cast(pl.Int64) % _DAY for time in (start, end))
+    # A day counts when its time of day has come.
+    forward, back = (last > first) & (late < early), (last < first) & (late > early)
+    last = last - forward.cast(pl.Int64) + back.cast(pl.Int64)
+    # As in java.time: with 32 days a month, a month is whole when its day has come.
+    day, until = (number.cast(pl.Int32).cast(pl.Date).dt for number in (first, last))
+    days = [(d.year().cast(pl.Int64) * 12 + d.month()) * 32 + d.day() for d in (day, until)]
+    between = (days[1] - days[0]).cast(pl.Int128)
+    return truncated_quotient(between, pl.lit(32, pl.Int128))

@@ -11,6 +11,7 @@ from pyspark.sql import types as T
 from watersmeet.spark.sql import semantics
 from watersmeet.spark.sql.analysis import fail
 from watersmeet.spark.sql.nodes import Handler, of, operand_type
+from watersmeet.spark.sql.regexes import java_to_rust, plain_text
 
 if TYPE_CHECKING:
     from watersmeet.spark.sql.translation import Translation
@@ -48,11 +49,21 @@ def _like(t: Translation, node: Any) -> pl.Expr:
 
 def _rlike(t: Translation, node: Any) -> pl.Expr:
     pattern = t.constant(node.right()).toString()
-    if not semantics.is_plain_regex(pattern):
-        # Java and Rust differ in the rest, be it by a line's end or by what a digit is.
-        known = "of characters, sets, groups, | * + ? and a leading ^"
+    regex = java_to_rust(pattern)
+    if regex is None:
+        known = r"of characters, sets, groups, . \d \w \s | * + ? {2,3}, a first ^ and a last $"
         t.refuse(node, f"a regular expression other than one {known}")
-    return t(node.left()).str.contains(pattern)
+    return t(node.left()).str.contains(regex)
+
+
+def split(t: Translation, node: Any) -> pl.Expr:
+    """The parts of a text: a list, so only a part of it is a value by itself."""
+    separator = plain_text(t.constant(node.regex()).toString())
+    if separator is None:
+        t.refuse(node, "split by a pattern that is not a plain text")
+    if t.constant(node.limit()) > 0:
+        t.refuse(node, "split with a limit")
+    return t(node.str()).str.split(separator)
 
 
 HANDLERS: dict[str, Handler] = {

@@ -29,6 +29,18 @@ _TRUNCATIONS = {
 }
 
 
+_MICROS = {
+    "MICROSECOND": 1,
+    "MILLISECOND": 1_000,
+    "SECOND": _SECOND,
+    "MINUTE": 60 * _SECOND,
+    "HOUR": 3_600 * _SECOND,
+    "DAY": 86_400 * _SECOND,
+    "WEEK": 7 * 86_400 * _SECOND,
+}
+_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
+
+
 def _refuse_type(t: Translation, node: Any, operand: Any) -> NoReturn:
     t.refuse(node, f"{node.prettyName()} of {operand.dataType().catalogString()}")
 
@@ -66,6 +78,20 @@ def _plus_months(t: Translation, node: Any) -> pl.Expr:
 
 def _subtract_timestamps(t: Translation, node: Any) -> pl.Expr:
     return _local(t, node, node.left()) - _local(t, node, node.right())
+
+
+def _timestamp_diff(t: Translation, node: Any) -> pl.Expr:
+    """Whole units between two local times, rounded towards zero."""
+    unit = node.unit().upper()
+    start, end = (local_time(t, time) for time in (node.startTimestamp(), node.endTimestamp()))
+    if unit in _MONTHS:
+        number, size = semantics.months_between(start, end), _MONTHS[unit]
+    elif unit in _MICROS:
+        number = end.cast(pl.Int64).cast(pl.Int128) - start.cast(pl.Int64)
+        size = _MICROS[unit]
+    else:
+        t.refuse(node, f"timestampdiff in {unit}")
+    return semantics.truncated_quotient(number, pl.lit(size, pl.Int128)).cast(pl.Int64)
 
 
 def _truncated(t: Translation, node: Any) -> pl.Expr:
@@ -138,6 +164,7 @@ HANDLERS: dict[str, Handler] = {
     "AddMonths": _plus_months,
     "SubtractTimestamps": _subtract_timestamps,
     "SubtractDates": of(lambda a, b: (a - b).cast(pl.Duration("us"))),
+    "TimestampDiff": _timestamp_diff,
     "TruncTimestamp": _truncated,
     "DateAdd": of(_plus_days),
     "DateSub": of(_minus_days),

@@ -116,7 +116,8 @@ class Translation:
             fail(self.condition.sql, wrong, "Correct the constant.")
 
     def stored(self, node: Any) -> pl.Expr:
-        """A column, or a part of one, as it arrives: the only values that may be nested."""
+        """A column, or a part of one, as it arrives, or the parts of a text: the only values that
+        may be nested."""
         match node.nodeName():
             case "AttributeReference":
                 return self._input(node)
@@ -127,6 +128,8 @@ class Translation:
                 index = self(node.ordinal())
                 index = pl.when(index >= 0).then(index)
                 return self.stored(node.child()).list.get(index, null_on_oob=True)
+            case "StringSplit":
+                return texts.split(self, node)
         self.refuse(node, f"a value of type {node.dataType().catalogString()}")
 
     def _input(self, node: Any) -> pl.Expr:

@@ -1,0 +1,57 @@
+"""A public call whose arguments do not fit it says how it is meant.
+
+Python's own TypeError names a number of arguments; the reader wants to know which, and what a
+right call looks like.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ParamSpec, TypeVar
+
+from watersmeet.errors import PlanError, did_you_mean
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+def as_in(
+    example: str, *, by_position: str
+) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:
+    """A function raises a PlanError with an ``example`` of its use when its arguments do not fit;
+    ``by_position`` says in words what those without a name are."""
+
+    def decorate(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+        signature = inspect.signature(function)
+
+        @functools.wraps(function)
+        def called(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+            try:
+                signature.bind(*args, **kwargs)
+            except TypeError as error:
+                wrong = _wrong(signature, args, kwargs, by_position) or f"{error}."
+                call = f"wm.{function.__name__}"
+                raise PlanError(f"{call}: {wrong} Write for example {example}.") from None
+            return function(*args, **kwargs)
+
+        return called
+
+    return decorate
+
+
+def _wrong(
+    signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any], by_position: str
+) -> str | None:
+    """What does not fit, if it is one of the usual mistakes."""
+    known = signature.parameters.values()
+    for name in kwargs:
+        if name not in signature.parameters:
+            return f"there is no argument {name!r}.{did_you_mean(name, signature.parameters)}"
+    positional = [one.name for one in known if one.kind is not inspect.Parameter.KEYWORD_ONLY]
+    if len(args) > len(positional):
+        return f"give {by_position}, and everything else by name."
+    needed = [one.name for one in known if one.default is inspect.Parameter.empty]
+    missing = [name for name in needed if name not in {*positional[: len(args)], *kwargs}]
+    return f"{' and '.join(missing)} missing: give {by_position}." if missing else None
