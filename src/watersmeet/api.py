@@ -24,6 +24,7 @@ from watersmeet.plan.streams import check_name, with_time
 from watersmeet.spark import enrich as enriched
 from watersmeet.spark import equi, ring, session
 from watersmeet.spark.backend import SparkBackend
+from watersmeet.spark.checkpoint import check as check_checkpoint
 from watersmeet.spark.inputs import check_punctuation, describe
 from watersmeet.spark.result import result_schema
 from watersmeet.spark.table_identity import relisted
@@ -78,6 +79,19 @@ class Plan:
     def explain(self) -> str:
         """The plan as a tree: what matches, what is stored, what removes it and when."""
         return explain(self.plan)
+
+    def check(self, checkpoint: str) -> None:
+        """Raise a StateError if the query that has used this ``checkpointLocation`` was another
+        one, which must be stopped. A query finds that out by itself only when new rows come."""
+        plan, frames = self.plan, [stream.df for stream in self.streams]
+        if isinstance(plan, RingPlan):
+            laid = ring.layout_of(plan.spec, plan.policy, plan.conditions, frames)
+            fingerprints = ring.fingerprints(laid)
+        else:
+            assert isinstance(plan, EquiPlan), f"no checkpoint of {type(plan).__name__}"
+            layout = equi.layout_of(plan.spec, plan.policy, plan.predicate, frames)
+            fingerprints = [layout.fingerprint]
+        check_checkpoint(frames[0].sparkSession, checkpoint, fingerprints)
 
     def dataframe(self) -> DataFrame:
         """The result, as a DataFrame to write, query or aggregate."""

@@ -180,11 +180,15 @@ def test_the_state_of_two_executions_of_a_micro_batch_may_be_mixed(
 
 
 def left_join(spark: SparkSession, folder: Path, **options: Any) -> DataFrame:
+    return left_plan(spark, folder, **options).dataframe()
+
+
+def left_plan(spark: SparkSession, folder: Path, **options: Any) -> wm.Plan:
     streams = [
         wm.stream(read(spark, folder / "views"), "views", time="viewed", delay="2 minutes"),
         wm.stream(read(spark, folder / "clicks"), "clicks", time="clicked", delay="2 minutes"),
     ]
-    return wm.join(streams, **{"on": "ad", "within": "45 seconds", "how": "left", **options})
+    return wm.plan(streams, **{"on": "ad", "within": "45 seconds", "how": "left", **options})
 
 
 def append(df: DataFrame, out: Path, checkpoint: Path) -> None:
@@ -270,10 +274,25 @@ def test_a_checkpoint_of_another_join_is_refused(
     halfway: Halfway, options: dict[str, Any], change: str
 ) -> None:
     refused, session = halfway.folder / "refused", halfway.session.newSession()
-    joined = left_join(session, halfway.folder, **options)
+    plan = left_plan(session, halfway.folder, **options)
+    # Given a checkpoint of another join, when the query is started, then it fails with new rows;
     with pytest.raises(StreamingQueryException) as caught:
-        append(joined, refused / "out", refused / "checkpoint")
+        append(plan.dataframe(), refused / "out", refused / "checkpoint")
     message = str(caught.value)
     assert f"StateError: the checkpoint was written by another query: {change};" in message
     assert "new checkpointLocation" in message
+    # when it is checked before, then it says the same.
+    with pytest.raises(wm.errors.StateError) as found:
+        plan.check(str(refused / "checkpoint"))
+    assert str(found.value) in message
     assert "watersmeet/" not in message, "no lines of code stand before it"
+
+
+def test_a_checkpoint_of_the_same_join_passes_the_check(halfway: Halfway, tmp_path: Path) -> None:
+    # Given a plan with another goal, which may change, and a session with other partitions,
+    session = halfway.session.newSession()
+    session.conf.set("spark.sql.shuffle.partitions", "3")
+    plan = left_plan(session, halfway.folder, goal="memory")
+    # when it is checked against its checkpoint, or one that is not there, then nothing is wrong.
+    plan.check(str(halfway.folder / "copied" / "checkpoint"))
+    plan.check(str(tmp_path / "none"))

@@ -17,8 +17,8 @@ import watersmeet as wm
 from tests.oracle import Stream, assert_same_rows, sql_join
 from tests.spark.streams import SECOND, at, events, read, run, table, without_end, write
 from watersmeet.rows.layout import keyless_layout
+from watersmeet.spark.checkpoint import Files
 from watersmeet.spark.encode import encoded
-from watersmeet.spark.relocation import Files
 from watersmeet.spec.stream import Column, StreamSpec
 
 pytestmark = pytest.mark.spark
@@ -183,10 +183,12 @@ def test_a_checkpoint_is_relocated_and_a_kill_leaves_it_as_it_is(
     names = "ab"
     folders = {name: write(tmp_path / name, BATCHES[name][:2]) for name in names}
 
-    def query(checkpoint: Path, **tuning: Any) -> list[wm.StepMetrics]:
+    def plan(how: str = "left", **tuning: Any) -> wm.Plan:
         inputs, tuned = streams(spark, folders, names), wm.Tuning(**tuning)
-        joined = wm.join(inputs, where=CLOSE, within=within(names), how="left", tuning=tuned)
-        return append(joined, tmp_path / "out", checkpoint)
+        return wm.plan(inputs, where=CLOSE, within=within(names), how=how, tuning=tuned)
+
+    def query(checkpoint: Path, **tuning: Any) -> list[wm.StepMetrics]:
+        return append(plan(**tuning).dataframe(), tmp_path / "out", checkpoint)
 
     first = query(tmp_path / "checkpoint")
     before = {record.join: record.state_rows for record in first}
@@ -198,6 +200,10 @@ def test_a_checkpoint_is_relocated_and_a_kill_leaves_it_as_it_is(
     # then there is no new checkpoint, and it can be done again.
     assert not target.exists()
     wm.relocate(str(tmp_path / "checkpoint"), str(target), slices=1)
+    # It fits the query, and no other one.
+    plan(slices=1).check(str(target))
+    with pytest.raises(wm.errors.StateError, match="join type: was left, without a key, now right"):
+        plan("right").check(str(target))
     # When the query is started with it, with one slice only,
     for name in names:
         write(folders[name], BATCHES[name][2:], first=2)

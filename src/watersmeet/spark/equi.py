@@ -24,16 +24,7 @@ def build(
     spec: EquiSpec, policy: EquiPolicy, predicate: Predicate | None, frames: Sequence[DataFrame]
 ) -> DataFrame:
     """The join as a DataFrame, streaming or batch as its inputs are."""
-    schema = result_schema(spec, frames)
-    layout = lay_out(
-        spec,
-        policy,
-        predicate,
-        schemas=[
-            arrow_schema(df.schema, s.name) for df, s in zip(frames, spec.streams, strict=True)
-        ],
-        output=arrow_schema(schema, "result"),
-    )
+    layout = layout_of(spec, policy, predicate, frames)
     sources = [
         Source(
             encoded(df, given.rows),
@@ -45,7 +36,7 @@ def build(
     results = run(
         sources,
         [Hop(EquiJoin(layout), resized=partial(_resized, layout))],
-        schema,
+        result_schema(spec, frames),
         name=spec.name,
         shards=policy.shards,
         streaming=spec.streaming,
@@ -53,6 +44,21 @@ def build(
         hold=spec.hold,
     )
     return with_event_time(spec, results)
+
+
+def layout_of(
+    spec: EquiSpec, policy: EquiPolicy, predicate: Predicate | None, frames: Sequence[DataFrame]
+) -> EquiLayout:
+    """How rows of the streams are stored, and joined."""
+    return lay_out(
+        spec,
+        policy,
+        predicate,
+        schemas=[
+            arrow_schema(df.schema, s.name) for df, s in zip(frames, spec.streams, strict=True)
+        ],
+        output=arrow_schema(result_schema(spec, frames), "result"),
+    )
 
 
 def _resized(layout: EquiLayout, shards: int) -> EquiJoin:

@@ -22,7 +22,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -31,13 +31,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from watersmeet.errors import PlanError, SessionError, StateError
-from watersmeet.operators.ring.relocation import MANIFEST, Moved, Relocation, hop_of
+from watersmeet.operators.ring.relocation import Moved, Relocation, hop_of
 from watersmeet.rows.ipc import decode, encode
+from watersmeet.spark.checkpoint import STATE, Checkpoint, Files, check_version, logs_of
 from watersmeet.spark.shards import shard_ids
 from watersmeet.state.manifest import Manifest
+from watersmeet.state.shard import MANIFEST
 from watersmeet.state.store import MemoryStore
 
-_STATE = "state"
 _MOVED = "hop int, number int, window int, rows binary, marks binary"
 _STORED = "hop int, shard int, key_bytes binary, value_bytes binary"
 #: Rows that move are handled in pieces of about this many bytes.
@@ -64,9 +65,8 @@ def relocate(
     spark = SparkSession.getActiveSession()
     if spark is None:
         raise SessionError("relocate: there is no Spark session. Make one: wm.local_session().")
-    if tuple(int(part) for part in spark.version.split(".")[:2]) < (4, 2):
-        raise SessionError(f"relocate: it needs Spark 4.2 or newer; this is {spark.version}.")
-    before = Checkpoint(spark, checkpoint)
+    check_version(spark, "relocate")
+    before = Moving(spark, checkpoint)
     if before.files.exists(before.files.path(target)):
         raise PlanError(f"target={target!r} is there already. Give a new place, or remove it.")
     hops = before.hops()
@@ -92,49 +92,28 @@ class StoredHop:
     manifests: list[Manifest]
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """A stopped query's checkpoint."""
-
-    spark: SparkSession
-    folder: str
-
-    @cached_property
-    def files(self) -> Files:
-        return Files(self.spark)
+class Moving(Checkpoint):
+    """A stopped query's checkpoint, whose rows get new homes."""
 
     @cached_property
     def batch(self) -> int:
         """The last micro-batch, which must be complete."""
-        log = _logs(self.spark, self.files.resolved(self.folder))
-        committed = log.commitLog().getLatestBatchId()
-        if committed.isEmpty():
+        if self.committed is None:
             raise StateError(f"checkpoint={self.folder!r}: no micro-batch of a query is in it.")
-        if log.offsetLog().getLatestBatchId().get() != committed.get():
+        if self.logs.offsetLog().getLatestBatchId().get() != self.committed:
             raise StateError(
                 f"checkpoint={self.folder!r}: the last micro-batch was not finished. Start the "
                 "query once more, and stop it when it has finished one."
             )
-        return int(committed.get())
-
-    def operators(self) -> list[int]:
-        """The stateful operators of the query."""
-        rows = self.spark.read.format("state-metadata").load(self.folder)
-        return sorted({row.operatorId for row in rows.select("operatorId").collect()})
-
-    def values(self, operator: int) -> DataFrame:
-        """What an operator of ours has stored: shard, name, value."""
-        stored: DataFrame = self._reader(operator).option("stateVarName", _STATE).load()
-        return stored.select(
-            "key.shard", "user_map_key.name", F.col("user_map_value.value").alias("value")
-        )
+        return self.committed
 
     def hops(self) -> list[StoredHop]:
         """The hops of the join without a key that the query has."""
+        assert self.batch >= 0, "there is one, and it is complete"
         found: dict[int, StoredHop] = {}
         expected = 0
         for operator in self.operators():
-            manifests = self._manifests(operator)
+            manifests = self.manifests(operator)
             place = hop_of(manifests[0].fingerprint) if manifests else None
             if place is None:
                 continue
@@ -170,12 +149,12 @@ class Checkpoint:
 
     def rewritten(self, target: str, hops: Sequence[StoredHop], state: DataFrame) -> None:
         """Write the new checkpoint, with that ``state`` of the hops."""
-        files, jvm = self.files, self._jvm
-        session: Any = self.spark._jsparkSession
+        files: Files = self.files
+        session, jvm = cast(Any, self.spark._jsparkSession), cast(Any, self.spark._jvm)
         source, goal = files.resolved(self.folder), files.resolved(target)
         building = f"{goal}.incomplete"
         files.copy_without_state(source, building)
-        logs, batch = _logs(self.spark, building), self.batch
+        logs, batch = logs_of(self.spark, building), self.batch
         places = {hop.operator: number for number, hop in enumerate(hops)}
         shards = len(hops[0].manifests)
         transform = Transform(self.spark, iter(self.operators()), places, shards, state)
@@ -197,26 +176,6 @@ class Checkpoint:
             raise StateError(f"target={target!r}: somebody else writes it.")
         files.replace_in_metadata(building, source, goal)
         files.rename(building, goal)
-
-    @property
-    def _jvm(self) -> Any:
-        return self.spark._jvm
-
-    def _reader(self, operator: int) -> Any:
-        reader = self.spark.read.format("statestore").option("path", self.folder)
-        return reader.option("operatorId", operator).option("batchId", self.batch)
-
-    def _manifests(self, operator: int) -> list[Manifest]:
-        """The manifests of an operator's shards, in the order of the shards; none, if it is not
-        one of ours."""
-        raw = self._reader(operator).option("_readAllColumnFamilies", "true").load()
-        names = raw.schema["partition_key"].dataType.fieldNames()
-        ours = raw.where(F.col("column_family_name") == _STATE)
-        if names != ["shard"] or ours.isEmpty():
-            return []
-        rows = self.values(operator).where(F.col("name") == MANIFEST).collect()
-        found = {row.shard: Manifest.from_bytes(bytes(row.value)) for row in rows}
-        return [found[shard] for shard in shard_ids(len(found))]
 
 
 class Transform:
@@ -246,9 +205,9 @@ class Transform:
             F.struct("shard").alias("partition_key"),
             "key_bytes",
             "value_bytes",
-            F.lit(_STATE).alias("column_family_name"),
+            F.lit(STATE).alias("column_family_name"),
         )
-        timers = raw.where(F.col("column_family_name") != _STATE)
+        timers = raw.where(F.col("column_family_name") != STATE)
         united = self._spark.createDataFrame([], raw.schema).union(new).union(timers)
         return united.repartition(self._shards, "partition_key")._jdf
 
@@ -333,77 +292,3 @@ def unsafe_row(*fields: int | bytes) -> bytes:
 def unsafe_key(shard: int, name: str) -> bytes:
     """The key of a value in the map of a shard."""
     return unsafe_row(unsafe_row(shard), unsafe_row(name.encode()))
-
-
-def _logs(spark: SparkSession, folder: str) -> Any:
-    """The logs of offsets and of commits."""
-    jvm: Any = spark._jvm
-    runtime = jvm.org.apache.spark.sql.execution.streaming.runtime
-    read_only = False
-    return runtime.StreamingQueryCheckpointMetadata(spark._jsparkSession, folder, read_only)
-
-
-class Files:
-    """Folders of checkpoints, by Hadoop's file systems."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        self._jvm: Any = spark._jvm
-        session: Any = spark._jsparkSession
-        self._conf = session.sessionState().newHadoopConf()
-
-    def path(self, name: str) -> Any:
-        path = self._jvm.org.apache.hadoop.fs.Path(name)
-        return path.getFileSystem(self._conf).makeQualified(path)
-
-    def resolved(self, name: str) -> str:
-        """The full name of a folder."""
-        return str(self.path(name).toString())
-
-    def exists(self, path: Any) -> bool:
-        return bool(path.getFileSystem(self._conf).exists(path))
-
-    def copy_without_state(self, source: str, target: str) -> None:
-        """Copy all of a checkpoint but what is stored; what was there is removed."""
-        goal = self.path(target)
-        goal.getFileSystem(self._conf).delete(goal, True)
-        for child in self._children(self.path(source)):
-            if child.getName() != _STATE:
-                self._copy(child, self.path(f"{target}/{child.getName()}"))
-        for operator in self._children(self.path(f"{source}/{_STATE}")):
-            for child in self._children(operator):
-                if child.getName().startswith("_"):
-                    name = f"{target}/{_STATE}/{operator.getName()}/{child.getName()}"
-                    self._copy(child, self.path(name))
-
-    def replace_in_metadata(self, folder: str, before: str, after: str) -> None:
-        """Spark notes absolute names of the files that describe state: let them be those of
-        another folder."""
-        for operator in self._children(self.path(f"{folder}/{_STATE}")):
-            versions = self.path(f"{operator.toString()}/_metadata/v2")
-            for file in self._children(versions) if self.exists(versions) else []:
-                system = file.getFileSystem(self._conf)
-                text = self._text(system, file).replace(f'"{before}/', f'"{after}/')
-                stream = system.create(file, True)
-                stream.write(bytearray(text.encode()))
-                stream.close()
-
-    def rename(self, source: str, target: str) -> None:
-        path = self.path(source)
-        if not path.getFileSystem(self._conf).rename(path, self.path(target)):
-            raise StateError(f"{source} is complete, but could not be renamed to {target}: do it.")
-
-    def _children(self, path: Any) -> list[Any]:
-        return [status.getPath() for status in path.getFileSystem(self._conf).listStatus(path)]
-
-    def _copy(self, source: Any, target: Any) -> None:
-        systems = [path.getFileSystem(self._conf) for path in (source, target)]
-        copy = self._jvm.org.apache.hadoop.fs.FileUtil.copy
-        copy(systems[0], source, systems[1], target, False, self._conf)
-
-    def _text(self, system: Any, file: Any) -> str:
-        stream = system.open(file)
-        try:
-            text = self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
-        finally:
-            stream.close()
-        return str(text)

@@ -8,7 +8,7 @@ from functools import partial
 from pyspark.sql import DataFrame
 
 from watersmeet.operators.ring.chain import hops_of
-from watersmeet.operators.ring.layout import RingLayout, lay_out
+from watersmeet.operators.ring.layout import RingLayout, lay_out, of_hop
 from watersmeet.operators.ring.step import RingHop
 from watersmeet.rows.conditions import Conditions
 from watersmeet.spark.arrow import arrow_schema
@@ -26,16 +26,7 @@ def build(
     frames: Sequence[DataFrame],
 ) -> DataFrame:
     """The join as a DataFrame, streaming or batch as its inputs are."""
-    schema = result_schema(spec, frames)
-    layout = lay_out(
-        spec,
-        policy,
-        conditions,
-        schemas=[
-            arrow_schema(df.schema, s.name) for df, s in zip(frames, spec.streams, strict=True)
-        ],
-        output=arrow_schema(schema, "result"),
-    )
+    layout = layout_of(spec, policy, conditions, frames)
     first, *later = hops_of(layout)
     sources = [
         Source(encoded(df, given.rows), route, delay_to_set(spec, stream))
@@ -51,7 +42,7 @@ def build(
     results = run(
         sources,
         hops,
-        schema,
+        result_schema(spec, frames),
         name=spec.name,
         shards=policy.shards,
         streaming=spec.streaming,
@@ -59,6 +50,30 @@ def build(
         hold=spec.hold,
     )
     return with_event_time(spec, results)
+
+
+def layout_of(
+    spec: RingSpec,
+    policy: RingPolicy,
+    conditions: Conditions,
+    frames: Sequence[DataFrame],
+) -> RingLayout:
+    """How rows of the streams are stored, and joined."""
+    return lay_out(
+        spec,
+        policy,
+        conditions,
+        schemas=[
+            arrow_schema(df.schema, s.name) for df, s in zip(frames, spec.streams, strict=True)
+        ],
+        output=arrow_schema(result_schema(spec, frames), "result"),
+    )
+
+
+def fingerprints(layout: RingLayout) -> list[str]:
+    """Those of the states of all hops."""
+    hops = hops_of(layout)
+    return [of_hop(layout.fingerprint, hop.number, hop.count) for hop in hops]
 
 
 def _resized(layout: RingLayout, number: int, shards: int) -> RingHop:

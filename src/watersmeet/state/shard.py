@@ -30,7 +30,8 @@ from watersmeet.state.part_names import PartNames
 from watersmeet.state.store import InlineStore, Store
 from watersmeet.state.window import Window
 
-_MANIFEST = "manifest"
+#: The name under which a shard's manifest is stored.
+MANIFEST = "manifest"
 
 
 class ShardState:
@@ -56,17 +57,13 @@ class ShardState:
         memory: int | None = None,
     ) -> None:
         self.shard = shard or Shard()
-        value = store.get(_MANIFEST)
+        value = store.get(MANIFEST)
         if value is None:
             self.manifest = Manifest(fingerprint, [[] for _ in lengths])
         else:
             self.manifest = Manifest.from_bytes(value)
         if self.manifest.fingerprint != fingerprint:
-            changes = "; ".join(differences(self.manifest.fingerprint, fingerprint))
-            raise StateError(
-                f"the checkpoint was written by another query: {changes}. Change that back, or "
-                "start the query with a new checkpointLocation."
-            )
+            raise refusal(self.manifest.fingerprint, fingerprint)
         self.store = InlineStore(store, self.manifest.small)
         self.cache = replace(cache, counts=CacheCounts())
         self._memory = memory
@@ -139,7 +136,7 @@ class ShardState:
         for window in self._named.values():
             window.write()
         self.manifest.parts = self._part_names.made
-        self.store.store.put(_MANIFEST, self.manifest.to_bytes())
+        self.store.store.put(MANIFEST, self.manifest.to_bytes())
 
     def _window(self, entries: list[Entry], length: int | None, delay: int) -> Window:
         piece = piece_of(self._memory)
@@ -153,6 +150,15 @@ class ShardState:
             self._part_names,
             largest=LARGEST if piece is None else piece,
         )
+
+
+def refusal(before: str, now: str) -> StateError:
+    """The error for state of another query, by the fingerprints of both."""
+    changes = "; ".join(differences(before, now))
+    return StateError(
+        f"the checkpoint was written by another query: {changes}. Change that back, or start the "
+        "query with a new checkpointLocation."
+    )
 
 
 def _value_name(name: str) -> str:

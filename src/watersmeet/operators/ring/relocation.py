@@ -26,10 +26,9 @@ from watersmeet.state.cache import SegmentCache
 from watersmeet.state.fingerprint import facts_of, fingerprint_of
 from watersmeet.state.manifest import Manifest
 from watersmeet.state.segment import Segment
-from watersmeet.state.shard import ShardState
+from watersmeet.state.shard import MANIFEST, ShardState
 from watersmeet.state.store import MemoryStore, Store
 
-MANIFEST = "manifest"
 _CACHE_BYTES = 1 << 30
 
 

@@ -1,0 +1,175 @@
+"""What a stopped query has left in its checkpoint, read by Spark's state reader.
+
+A query finds out that it does not fit its checkpoint when a shard takes a step, so not before new
+rows come: planning does not know the checkpoint, and without new rows Spark plans no micro-batch.
+:func:`check` finds it out before the start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from watersmeet.errors import SessionError, StateError
+from watersmeet.spark.shards import shard_ids
+from watersmeet.state.fingerprint import differences
+from watersmeet.state.manifest import Manifest
+from watersmeet.state.shard import MANIFEST, refusal
+
+#: The name of the state of an operator of ours, and of the folder with the state of all operators.
+STATE = "state"
+
+
+def check(spark: SparkSession, folder: str, fingerprints: Sequence[str]) -> None:
+    """Refuse a checkpoint whose state was written by other operators than those of these
+    ``fingerprints``. One without state of ours fits."""
+    check_version(spark, "check")
+    checkpoint = Checkpoint(spark, folder)
+    if checkpoint.committed is None:
+        return
+    stored = [checkpoint.manifests(operator) for operator in checkpoint.operators()]
+    known = [manifests[0].fingerprint for manifests in stored if manifests]
+    for fingerprint in fingerprints:
+        if known and fingerprint not in known:
+            # A query may have several joins: the one that is meant differs least.
+            raise refusal(
+                min(known, key=lambda one: len(differences(one, fingerprint))), fingerprint
+            )
+
+
+def check_version(spark: SparkSession, call: str) -> None:
+    """Refuse a Spark that cannot read the state of our operators."""
+    if tuple(int(part) for part in spark.version.split(".")[:2]) < (4, 2):
+        raise SessionError(f"{call}: it needs Spark 4.2 or newer; this is {spark.version}.")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The checkpoint of a query that does not run."""
+
+    spark: SparkSession
+    folder: str
+
+    @cached_property
+    def files(self) -> Files:
+        return Files(self.spark)
+
+    @cached_property
+    def logs(self) -> Any:
+        """The logs of offsets and of commits."""
+        return logs_of(self.spark, self.files.resolved(self.folder))
+
+    @cached_property
+    def committed(self) -> int | None:
+        """The last micro-batch that was finished, if there is one."""
+        if not self.files.exists(self.files.path(f"{self.folder}/commits")):
+            return None
+        committed = self.logs.commitLog().getLatestBatchId()
+        return None if committed.isEmpty() else int(committed.get())
+
+    def operators(self) -> list[int]:
+        """The stateful operators of the query."""
+        rows = self.spark.read.format("state-metadata").load(self.folder)
+        return sorted({row.operatorId for row in rows.select("operatorId").collect()})
+
+    def values(self, operator: int) -> DataFrame:
+        """What an operator of ours has stored: shard, name, value."""
+        stored: DataFrame = self._reader(operator).option("stateVarName", STATE).load()
+        return stored.select(
+            "key.shard", "user_map_key.name", F.col("user_map_value.value").alias("value")
+        )
+
+    def _reader(self, operator: int) -> Any:
+        reader = self.spark.read.format("statestore").option("path", self.folder)
+        return reader.option("operatorId", operator).option("batchId", self.committed)
+
+    def manifests(self, operator: int) -> list[Manifest]:
+        """The manifests of an operator's shards, in the order of the shards; none, if it is not
+        one of ours."""
+        raw = self._reader(operator).option("_readAllColumnFamilies", "true").load()
+        names = raw.schema["partition_key"].dataType.fieldNames()
+        ours = raw.where(F.col("column_family_name") == STATE)
+        if names != ["shard"] or ours.isEmpty():
+            return []
+        rows = self.values(operator).where(F.col("name") == MANIFEST).collect()
+        found = {row.shard: Manifest.from_bytes(bytes(row.value)) for row in rows}
+        return [found[shard] for shard in shard_ids(len(found))]
+
+
+def logs_of(spark: SparkSession, folder: str) -> Any:
+    """The logs of offsets and of commits."""
+    jvm: Any = spark._jvm
+    runtime = jvm.org.apache.spark.sql.execution.streaming.runtime
+    read_only = False
+    return runtime.StreamingQueryCheckpointMetadata(spark._jsparkSession, folder, read_only)
+
+
+class Files:
+    """Folders of checkpoints, by Hadoop's file systems."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._jvm: Any = spark._jvm
+        session: Any = spark._jsparkSession
+        self._conf = session.sessionState().newHadoopConf()
+
+    def path(self, name: str) -> Any:
+        path = self._jvm.org.apache.hadoop.fs.Path(name)
+        return path.getFileSystem(self._conf).makeQualified(path)
+
+    def resolved(self, name: str) -> str:
+        """The full name of a folder."""
+        return str(self.path(name).toString())
+
+    def exists(self, path: Any) -> bool:
+        return bool(path.getFileSystem(self._conf).exists(path))
+
+    def copy_without_state(self, source: str, target: str) -> None:
+        """Copy all of a checkpoint but what is stored; what was there is removed."""
+        goal = self.path(target)
+        goal.getFileSystem(self._conf).delete(goal, True)
+        for child in self._children(self.path(source)):
+            if child.getName() != STATE:
+                self._copy(child, self.path(f"{target}/{child.getName()}"))
+        for operator in self._children(self.path(f"{source}/{STATE}")):
+            for child in self._children(operator):
+                if child.getName().startswith("_"):
+                    name = f"{target}/{STATE}/{operator.getName()}/{child.getName()}"
+                    self._copy(child, self.path(name))
+
+    def replace_in_metadata(self, folder: str, before: str, after: str) -> None:
+        """Spark notes absolute names of the files that describe state: let them be those of
+        another folder."""
+        for operator in self._children(self.path(f"{folder}/{STATE}")):
+            versions = self.path(f"{operator.toString()}/_metadata/v2")
+            for file in self._children(versions) if self.exists(versions) else []:
+                system = file.getFileSystem(self._conf)
+                text = self._text(system, file).replace(f'"{before}/', f'"{after}/')
+                stream = system.create(file, True)
+                stream.write(bytearray(text.encode()))
+                stream.close()
+
+    def rename(self, source: str, target: str) -> None:
+        path = self.path(source)
+        if not path.getFileSystem(self._conf).rename(path, self.path(target)):
+            raise StateError(f"{source} is complete, but could not be renamed to {target}: do it.")
+
+    def _children(self, path: Any) -> list[Any]:
+        return [status.getPath() for status in path.getFileSystem(self._conf).listStatus(path)]
+
+    def _copy(self, source: Any, target: Any) -> None:
+        systems = [path.getFileSystem(self._conf) for path in (source, target)]
+        copy = self._jvm.org.apache.hadoop.fs.FileUtil.copy
+        copy(systems[0], source, systems[1], target, False, self._conf)
+
+    def _text(self, system: Any, file: Any) -> str:
+        stream = system.open(file)
+        try:
+            text = self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
+        finally:
+            stream.close()
+        return str(text)
