@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -50,6 +51,15 @@ def query(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Stre
     assert wm.metrics(query.recentProgress[1]) == heard[1:2]
     assert rows.num_rows == sum(metrics.results for metrics in wm.metrics(query))
     return query
+
+
+def test_the_plan_in_the_ui_names_the_join_and_its_streams(query: StreamingQuery) -> None:
+    plan = query._jsq.explainInternal(False)
+    assert re.findall(r"(?:MapInArrow|CollectMetrics) ([^(,]*)", plan) == [
+        "watersmeet: a with b",
+        "a with b: pack a",
+        "a with b: pack b",
+    ]
 
 
 def test_rows_that_may_still_come_out_unmatched_are_counted(query: StreamingQuery) -> None:

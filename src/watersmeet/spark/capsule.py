@@ -59,12 +59,18 @@ class Pack(Travelling):
     ``ids[n]`` is what Spark knows shard n by (:mod:`watersmeet.spark.shards`). As a function for
     ``mapInArrow``: it deals to the shards of the query that runs it, and the first task also sends
     an empty capsule to every shard, so that each takes a step, and reports its state, in every
-    micro-batch with data.
+    micro-batch with data. ``label`` is what it is called in Spark's plans.
     """
 
     stream: int
     route: Route
     ids: tuple[int, ...]
+    label: str = "pack"
+
+    @property
+    def __name__(self) -> str:
+        """PySpark shows a function by this name."""
+        return self.label
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         settle()

@@ -77,8 +77,13 @@ def run(
         assert handed == taken, f"a hop hands on {handed} inputs, the next one takes {taken}"
     assert not hops[-1].onward, "the last hop gives results"
     ids, cache = tuple(shard_ids(shards)), segment_cache(sources[0].rows.sparkSession)
-    rows = _union([_packed(source, Pack(i, source.route, ids)) for i, source in enumerate(sources)])
-    unique = _unique(name)
+    unique, inputs = _unique(name), hops[0].operator.inputs
+    rows = _union(
+        [
+            _packed(source, Pack(i, source.route, ids, f"{unique}: pack {given}"))
+            for i, (source, given) in enumerate(zip(sources, inputs, strict=True))
+        ]
+    )
     for number, hop in enumerate(hops):
         leave: Exit = HandOn(tuple(Pack(i, route, ids) for i, route in enumerate(hop.onward)))
         given = CAPSULE
