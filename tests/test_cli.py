@@ -8,11 +8,14 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 import watersmeet as wm
 from watersmeet.cli import app
 from watersmeet.demo.ads import CLICK_DELAY, NOON, SPAN, VIEW_DELAY, WITHIN, Ads
+from watersmeet.demo.race import Run
+from watersmeet.demo.screen import show_verdict
 
 
 def test_version_prints_the_version() -> None:
@@ -65,6 +68,25 @@ def test_rows_that_could_match_come_within_their_streams_delay() -> None:
                 seen[time] = max(seen[time], rows[time].max())
 
 
+def test_the_race_is_counted_as_a_whole_and_once_it_is_warm() -> None:
+    # Given a run whose first micro-batch is slow,
+    run = Run(((100, 8.0), (100, 1.0), (200, 0.5), (200, 0.5)))
+    # then the whole has all of it, and the second half tells how it goes on.
+    assert (run.rows, run.seconds, run.rate) == (600, 10.0, 60.0)
+    assert (run.warm.rows, run.warm.rate) == (400, 400.0)
+    assert Run().warm.rate == Run().rate == 0.0
+
+
+def test_the_verdict_has_both_ratios(capsys: pytest.CaptureFixture[str]) -> None:
+    fast, slow = Run(((100, 4.0), (100, 1.0))), Run(((100, 4.0), (100, 6.0)))
+    runs = {"Watersmeet": fast, "Spark's own": slow}
+    show_verdict(runs, dict.fromkeys(runs, True), Console(width=200))
+    told = capsys.readouterr().out
+    assert (
+        "6.0 times as fast as Spark's own join, on this machine, once warm; 2.0 times over" in told
+    )
+
+
 @pytest.mark.spark
 @pytest.mark.slow
 def test_the_demo_joins_what_it_wrote_and_says_so(tmp_path: Path) -> None:
@@ -83,7 +105,8 @@ def test_the_demo_joins_what_it_wrote_and_says_so(tmp_path: Path) -> None:
     assert done.stderr == ""
     for line in ("inner join of views and clicks", "rows in", "state rows now", "late rows"):
         assert line in done.stdout
-    assert "times as fast as Spark's own join" in done.stdout
+    assert "times as fast as Spark's own join, on this machine, once warm" in done.stdout
+    assert "rows/s, warm" in done.stdout
     assert "Both gave the same rows, those of a plain join of all files: correct." in done.stdout
     results = pl.read_parquet(output / "results" / "*.parquet")
     assert f"{len(results):,}" in done.stdout
