@@ -222,7 +222,7 @@ def ring_runs(draw: st.DrawFn, how: str, names: str) -> RingRun:
         cut=draw(st.none() | st.integers(0, 1000)),
         before=draw(st.dictionaries(number, st.sampled_from(Disturbance), max_size=4)),
         slices=draw(st.dictionaries(number, st.integers(1, shards), max_size=3)),
-        limits=draw(_LIMITS),
+        limits=draw(_LIMITS) | {"long_runs": draw(st.sampled_from([0, 2, 128]))},
     )
 
 
