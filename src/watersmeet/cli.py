@@ -21,7 +21,7 @@ app = typer.Typer(
 def demo(
     rows: Annotated[
         int, typer.Option(min=1_000, help="About how many rows the two streams carry.")
-    ] = 800_000,
+    ] = 2_400_000,
     output: Annotated[
         Path, typer.Option(help="The folder for the results; made if it is not there.")
     ] = Path("demo-output"),
