@@ -310,7 +310,7 @@ def test_only_idle_tables_of_ours_are_removed(tmp_path: Path) -> None:
     for name in (now, hours, days, superseded, kept, "something-else"):
         (tmp_path / name).mkdir()
     for name in (superseded, kept):
-        StagedTable(str(tmp_path / name)).supersede()
+        StagedTable(str(tmp_path / name)).supersede(StagedTable(str(tmp_path / now)))
     StagedTable(str(tmp_path / kept)).keep()
     for name in (hours, superseded, kept):
         os.utime(tmp_path / name, (time.time() - 7200,) * 2)

@@ -29,13 +29,23 @@ def test_any_run_gives_what_the_oracle_gives(how: str) -> None:
     @random(case=runs(how))
     def check(case: Run) -> None:
         with mock.patch.object(output, "PIECE", case.piece):
-            outcome = run(case.enrichment, case.batches, shards=case.shards, before=case.before)
+            outcome = run(
+                case.enrichment,
+                case.batches,
+                shards=case.shards,
+                before=case.before,
+                cuts=case.cuts,
+            )
         assert_same_rows(outcome.result, case.enrichment.expected(case.batches))
         shown.update(outcome.phases)
+        if case.cuts:
+            shown["hits in runs"] += outcome.total("hits")
+            shown["waited in runs"] += outcome.total("waited")
         for name in ("hits", "waited", "sought", "scanned", "copied", "skipped", "cycles"):
             shown[name] += outcome.total(name)
 
-    wanted = ("hits", "waited", "sought", "scanned", "copied", "skipped", "switching", "phase-out")
+    wanted = ("sought", "scanned", "copied", "skipped", "switching", "phase-out")
+    wanted += ("hits", "waited", "hits in runs", "waited in runs")
     until_shown(check, lambda: all(shown[name] for name in wanted), f"all of {wanted}")
 
 
