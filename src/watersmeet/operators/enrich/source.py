@@ -47,8 +47,10 @@ class Source:
         return {"series": self.series, "files": sorted(self.files)}
 
 
-def kept_runs(runs: Mapping[str, Source | None], now: Source) -> tuple[list[str], frozenset[File]]:
-    """Which of some named runs a table keeps that is from ``now``, the largest first; and the
+def kept_runs[Run](
+    runs: Mapping[Run, Source | None], now: Source
+) -> tuple[list[Run], frozenset[File]]:
+    """Which of some runs a table keeps that is from ``now``, the largest first; and the
     files that are staged anew.
 
     >>> def source(*sizes): return Source("prices", frozenset(File(f"{n}", n, 0) for n in sizes))
