@@ -76,15 +76,15 @@ class Staging:
         ``before`` it."""
         known = self.identity(table)
         staged = StagedTable(os.path.join(self.folder, known.version))
-        if staged.size() is None:
-            shared = None
-            if before is not None and self.in_runs and known.source is not None:
-                shared = self._shared(table, known.source, before)
-            if shared is not None:
-                return shared
+        if staged.size() is not None:
+            staged.touch()
+            return staged
+        shared = None
+        if before is not None and self.in_runs and known.source is not None:
+            shared = self._shared(table, known.source, before)
+        if shared is None:
             self._make(staged, lambda folder: self._write(table, folder, known.source))
-        staged.touch()
-        return staged
+        return shared or staged
 
     def stage_unknown(self, table: DataFrame) -> StagedTable:
         """A table of which nobody can tell whether it has changed, staged now."""
@@ -96,9 +96,10 @@ class Staging:
         """The table, in runs of which some are of the version before; None if there are none, or
         a file has changed meanwhile."""
         known = {run: run.source() for run in before.runs if run.size() is not None}
-        kept, anew = kept_runs(known, now)
-        runs = [*kept]
-        if anew and kept:
+        runs, anew = kept_runs(known, now)
+        if not runs:
+            return None
+        if anew:
             added = Source(now.series, anew)
             run = StagedTable(os.path.join(self.folder, version_of(added)))
             if run.size() is None:
@@ -107,11 +108,8 @@ class Staging:
                     return None
                 self._make(run, lambda folder: self._write(rows, folder, added))
             runs.append(run)
-        if not kept:
-            return None
         staged = StagedTable(os.path.join(self.folder, version_of(now)))
         self._make(staged, lambda folder: combine(folder, runs))
-        staged.touch()
         return staged
 
     def _make(self, staged: StagedTable, write: Callable[[str], object]) -> None:

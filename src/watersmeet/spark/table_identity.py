@@ -1,8 +1,8 @@
 """What names a staged table: what it was made from.
 
 A table that is read from files, by a query over them that always gives the same, is known by the
-query's text, by how its files are read, and by their paths, sizes and times. Of any other table nobody can tell whether
-it has changed; it is known by its plan, within this application.
+query's text, by how its files are read, and by their paths, sizes and times. Of any other table
+nobody can tell whether it has changed; it is known by its plan, within this application.
 
 How it is staged is part of the name too: its columns, its keys, the number of shards.
 """

@@ -12,12 +12,14 @@ a small multiple of what is added.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 #: A run that is at most this many times as large as the new one is staged together with it.
 GROWTH = 2
+
+Run = TypeVar("Run", bound=Hashable)
 
 
 class File(NamedTuple):
@@ -47,9 +49,7 @@ class Source:
         return {"series": self.series, "files": sorted(self.files)}
 
 
-def kept_runs[Run](
-    runs: Mapping[Run, Source | None], now: Source
-) -> tuple[list[Run], frozenset[File]]:
+def kept_runs(runs: Mapping[Run, Source | None], now: Source) -> tuple[list[Run], frozenset[File]]:
     """Which of some runs a table keeps that is from ``now``, the largest first; and the
     files that are staged anew.
 
