@@ -20,6 +20,7 @@ from tests.spark.streams import TIMESTAMP, at, read, rows_of, table, write
 from watersmeet.operators.enrich.staged import StagedTable, Versions
 from watersmeet.rows.columns import CODE
 from watersmeet.rows.layout import row_layout
+from watersmeet.rows.shard import Shard
 from watersmeet.spark.inputs import describe
 from watersmeet.spark.staging import Staging
 from watersmeet.spark.table_identity import relisted
@@ -50,7 +51,7 @@ def codes(staged: StagedTable) -> list[int]:
 
     def partitions() -> Iterator[np.ndarray]:
         for number in range(2):
-            shard = staged.shard(number)
+            shard = staged.shard(Shard(number, 2))
             for partition in range(len(shard)):
                 yield shard.partition(partition).rows.column(CODE).to_numpy()
 

@@ -56,9 +56,13 @@ def build(
     stream = spec.streams[STREAM]
     own_delay = spec.streaming and stream.time is not None and not stream.watermarked
     rows = encoded(inputs.stream, layout.inputs[STREAM].rows)
+
+    def resized(shards: int) -> Enrich:
+        return Enrich(layout.on(shards), staged, versions)
+
     results = run(
         [Source(rows, ByKey(), spec.delay if own_delay else None)],
-        [Hop(Enrich(layout, staged, versions))],
+        [Hop(Enrich(layout, staged, versions), resized=resized)],
         result_schema(spec, [inputs.stream, inputs.table]),
         name=spec.name,
         shards=policy.shards,

@@ -110,13 +110,15 @@ def run(
     shards: int = 1,
     before: Mapping[int, Disturbance] | None = None,
     cuts: Sequence[int] = (),
+    staged_for: int | None = None,
 ) -> Outcome:
     """Run all batches, and one without rows, as Spark does when a stream pauses; ``before[n]``
-    happens before batch n. The table is cut into runs, before the rows at ``cuts``."""
+    happens before batch n. The table is cut into runs, before the rows at ``cuts``, and staged for
+    another number of shards, if one is given."""
     results, counters, phases = [], [], set()
     with tempfile.TemporaryDirectory() as folder:
-        local = enrichment.start(folder, shards=shards)
-        if cuts:
+        local = enrichment.start(folder, shards=staged_for or shards)
+        if cuts or staged_for:
             local = enrichment.start(folder, shards=shards, staged=in_runs(local, enrichment, cuts))
         for number, batch in enumerate([*batches, None]):
             local = disturbed(local, enrichment, batch, (before or {}).get(number))
@@ -176,6 +178,7 @@ class Run:
     before: dict[int, Disturbance]
     piece: int
     cuts: list[int]
+    staged_for: int | None
 
 
 @st.composite
@@ -239,6 +242,7 @@ def runs(draw: st.DrawFn, how: str) -> Run:
         ),
         piece=draw(st.sampled_from([1 << 18, 1, 3])),
         cuts=draw(st.lists(st.integers(0, 40), max_size=3)),
+        staged_for=draw(st.sampled_from([None, None, None, 1, 2, 4, 6])),
     )
 
 

@@ -114,7 +114,7 @@ def test_master_rows_of_several_runs_are_found_together(tmp_path: Path) -> None:
 def test_an_empty_shard_holds_nothing(tmp_path: Path) -> None:
     rows = pa.RecordBatch.from_pydict({CODE: pa.array([], pa.int64())})
     staged = stage(rows, str(tmp_path), shards=2, partition=1000)
-    table = staged.shard(0)
+    table = staged.shard(Shard(0, 2))
     assert table.home(np.array([1, 2])).tolist() == [-1, -1]
     assert not len(Visits.of(table, np.array([1, 2])).partitions)
     size = staged.size()
@@ -128,7 +128,7 @@ def test_a_key_is_staged_in_its_shard_and_a_null_nowhere(tmp_path: Path) -> None
         pa.RecordBatch.from_pydict({CODE: codes}), str(tmp_path), shards=3, partition=1000
     )
     for number in range(3):
-        table = staged.shard(number)
+        table = staged.shard(Shard(number, 3))
         found = np.concatenate([table.partition(p).index.codes for p in range(len(table))])
         assert Shard(number, 3).has(found).all()
         assert len(found) == Shard(number, 3).has(np.arange(1000)).sum()

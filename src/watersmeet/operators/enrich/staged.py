@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import math
 import os
 import time
 from collections.abc import Sequence
@@ -32,6 +33,7 @@ from watersmeet.operators.enrich.source import Source
 from watersmeet.operators.enrich.table import TableShard
 from watersmeet.rows.columns import CODE, TIME, codes_of, times_of
 from watersmeet.rows.route import ByKey
+from watersmeet.rows.shard import Shard
 from watersmeet.spec.enrich import TableSize
 from watersmeet.state.index import sort_order
 
@@ -133,9 +135,18 @@ class StagedTable:
         """The folders that it needs: its own, and those of its runs."""
         return {self, *self.runs}
 
-    def shard(self, number: int) -> TableShard:
-        """The rows of one shard."""
-        return TableShard.open([shard_base(run.folder, number) for run in self.runs])
+    def shard(self, shard: Shard) -> TableShard:
+        """The rows of one shard of the stream. If the table was staged for another number of
+        shards, they may be in several of its own; these may then have other rows too, which no row
+        of this shard asks for."""
+        size = self.size()
+        staged = shard.count if size is None else size.shards
+        # Both are the same hash modulo a number: so they agree modulo what divides both.
+        common = math.gcd(staged, shard.count)
+        numbers = range(shard.number % common, staged, common)
+        return TableShard.open(
+            [shard_base(run.folder, number) for run in self.runs for number in numbers]
+        )
 
     def size(self) -> TableSize | None:
         """What there is; None if a folder is not complete, or of another format."""

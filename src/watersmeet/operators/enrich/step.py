@@ -95,7 +95,7 @@ class Enrich:
         """Results of one micro-batch, in pieces."""
         staged = self._version(state)
         staged.touch()
-        table = staged.shard(state.shard.number)
+        table = staged.shard(state.shard)
         step = Step.begin(self.layout, table, staged.version, state, counters, watermark)
         for results in step.results(chunks, watermark):
             counters.results += len(results)
