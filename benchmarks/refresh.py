@@ -36,7 +36,7 @@ def staging(df: DataFrame, folder: Path) -> Staging:
     described = describe(df, "table", time=None, delay=None)
     layout = row_layout(described, ["key"], ["bigint"], needed={*df.columns})
     shards = shard_count(df.sparkSession)
-    return Staging(layout, str(folder), shards, partition=32 << 20, in_runs=True)
+    return Staging(layout, str(folder), shards, partition=32 << 20, in_layers=True)
 
 
 def seconds(tables: Staging, df: DataFrame, before: StagedTable | None) -> float:
@@ -46,7 +46,7 @@ def seconds(tables: Staging, df: DataFrame, before: StagedTable | None) -> float
     size = staged.size()
     assert size is not None
     assert size.rows == ROWS + ADDED, "both ways stage the same rows"
-    assert len(staged.runs) == (1 if before is None else 2)
+    assert len(staged.layers) == (1 if before is None else 2)
     return took
 
 

@@ -40,10 +40,10 @@ def add(folder: Path, name: str, rows: pa.Table) -> Path:
     return folder / name
 
 
-def staging(df: DataFrame, folder: Path, *, in_runs: bool = True) -> Staging:
+def staging(df: DataFrame, folder: Path, *, in_layers: bool = True) -> Staging:
     described = describe(df, "products", time=None, delay=None)
     layout = row_layout(described, ["product"], ["bigint"], needed={*df.columns})
-    return Staging(layout, str(folder), shards=2, partition=4000, in_runs=in_runs)
+    return Staging(layout, str(folder), shards=2, partition=4000, in_layers=in_layers)
 
 
 def codes(staged: StagedTable) -> list[int]:
@@ -68,14 +68,14 @@ def test_only_files_that_were_added_are_staged(spark: SparkSession, tmp_path: Pa
     tables = staging(df, tmp_path / "stage")
     first = tables.stage(df)
     assert codes(first) == [*range(0, 2100, 2)]
-    assert first.runs == [first]
+    assert first.layers == [first]
     # when a file is added,
     add(data, "day=3/d.parquet", prices(range(2001, 2101)))
     df = relisted(df)
     second = tables.stage(df, before=first)
     # then it alone is staged, and the version has all rows.
-    assert second.runs[0] == first
-    assert codes(second.runs[1]) == [*range(2002, 2101, 2)]
+    assert second.layers[0] == first
+    assert codes(second.layers[1]) == [*range(2002, 2101, 2)]
     assert codes(second) == sorted([*range(0, 2100, 2), *range(2002, 2101, 2)])
     size = second.size()
     assert size is not None
@@ -85,13 +85,13 @@ def test_only_files_that_were_added_are_staged(spark: SparkSession, tmp_path: Pa
     # When further files are added, those of about this size are staged with them.
     add(data, "day=3/e.parquet", prices(range(4000, 4100)))
     third = tables.stage(relisted(df), before=second)
-    assert third.runs[0] == first
-    assert codes(third.runs[1]) == sorted([*range(2002, 2101, 2), *range(4000, 4100, 2)])
-    # When a file is removed, or another one has taken its place, its run is staged again.
+    assert third.layers[0] == first
+    assert codes(third.layers[1]) == sorted([*range(2002, 2101, 2), *range(4000, 4100, 2)])
+    # When a file is removed, or another one has taken its place, its layer is staged again.
     small.unlink()
     add(data, "day=3/e.parquet", prices(range(4000, 4050)))
     fourth = tables.stage(relisted(df), before=third)
-    assert fourth.runs == [fourth]
+    assert fourth.layers == [fourth]
     assert codes(fourth) == sorted(
         [*range(0, 2000, 2), *range(2002, 2101, 2), *range(4000, 4050, 2)]
     )
@@ -103,19 +103,19 @@ def test_a_table_that_is_not_read_row_by_row_is_staged_as_a_whole(
     data = tmp_path / "data"
     add(data, "a.parquet", prices(range(1000)))
 
-    def versions(df: DataFrame, *, in_runs: bool = True) -> list[StagedTable]:
-        tables = staging(df, tmp_path / "stage", in_runs=in_runs)
+    def versions(df: DataFrame, *, in_layers: bool = True) -> list[StagedTable]:
+        tables = staging(df, tmp_path / "stage", in_layers=in_layers)
         first = tables.stage(df)
         added = add(data, "b.parquet", prices(range(10)))
         second = tables.stage(relisted(df), before=first)
         added.unlink()
         relisted(df)
         assert second != first
-        return second.runs
+        return second.layers
 
     files = spark.read.parquet(str(data))
     assert len(versions(files)) == 2
-    assert len(versions(files, in_runs=False)) == 1
+    assert len(versions(files, in_layers=False)) == 1
     assert len(versions(files.groupBy("product").sum("price").toDF("product", "price"))) == 1
     assert len(versions(files.join(files.select("product"), "product"))) == 1
     files.createOrReplaceTempView("restaged_files")
@@ -191,11 +191,11 @@ def test_a_query_goes_on_with_rows_that_were_added(spark: SparkSession, tmp_path
         found = table(spark.table("restaged"))
     finally:
         query.stop()
-    # then the version before is a run of the new one,
+    # then the version before is a layer of the new one,
     newer = versions.current()
     assert newer is not None
-    assert newer.runs[0] == before
-    assert len(newer.runs) == 2
+    assert newer.layers[0] == before
+    assert len(newer.layers) == 2
     assert not (Path(before.folder) / "superseded").exists()
     # and rows are answered from both, the one that waited for its key too. (The first row after it
     # may still be answered from the old version.)

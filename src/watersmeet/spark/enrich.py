@@ -128,7 +128,7 @@ def _staged(
 def _staging(layout: EnrichLayout, inputs: Inputs) -> Staging:
     rows, policy = layout.inputs[TABLE].rows, layout.policy
     # As of a time, all versions of a key must be in one order.
-    return Staging(rows, inputs.folder, policy.shards, policy.partition, in_runs=not layout.as_of)
+    return Staging(rows, inputs.folder, policy.shards, policy.partition, in_layers=not layout.as_of)
 
 
 def stage_folder(spark: SparkSession, given: str | None) -> str:

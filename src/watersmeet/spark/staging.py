@@ -9,7 +9,7 @@ a folder beside that and renamed when it is complete: of two queries that stage 
 the same time, one gets the name and the other uses it.
 
 Of a table whose rows are each from one file, a newer version shares what it can with the one
-before: only files are staged that no run of that has (:mod:`watersmeet.operators.enrich.source`).
+before: only files are staged that no layer of that has (:mod:`watersmeet.operators.enrich.source`).
 
 A version that no step has used for a day belongs to no query any more; one that a newer version
 has superseded, after an hour. It is removed when a table is staged in the same folder.
@@ -34,7 +34,7 @@ from pyspark.sql import types as T
 
 from watersmeet.errors import StagedTableError
 from watersmeet.operators.enrich.partitions import PartitionWriter
-from watersmeet.operators.enrich.source import Source, kept_runs
+from watersmeet.operators.enrich.source import Source, kept_layers
 from watersmeet.operators.enrich.staged import StagedTable, combine, shard_base
 from watersmeet.rows.columns import CODE, TIME
 from watersmeet.rows.layout import RowLayout
@@ -58,14 +58,14 @@ _OURS = re.compile(r"[0-9a-f]{32}|\.[0-9a-f]{32}-[0-9a-f]{8}")
 @dataclass(frozen=True)
 class Staging:
     """How a table is staged: its ``layout`` and the ``folder`` of all staged tables, in so many
-    ``shards``, with partitions of about ``partition`` bytes. ``in_runs``: may a version be several
-    runs?"""
+    ``shards``, with partitions of about ``partition`` bytes. ``in_layers``: may a version have
+    several layers?"""
 
     layout: RowLayout
     folder: str
     shards: int
     partition: int
-    in_runs: bool
+    in_layers: bool
 
     def identity(self, table: DataFrame) -> Identity:
         """What names a table that is staged so."""
@@ -80,7 +80,7 @@ class Staging:
             staged.touch()
             return staged
         shared = None
-        if before is not None and self.in_runs and known.source is not None:
+        if before is not None and self.in_layers and known.source is not None:
             shared = self._shared(table, known.source, before)
         if shared is None:
             self._make(staged, lambda folder: self._write(table, folder, known.source))
@@ -93,23 +93,23 @@ class Staging:
         return staged
 
     def _shared(self, table: DataFrame, now: Source, before: StagedTable) -> StagedTable | None:
-        """The table, in runs of which some are of the version before; None if there are none, or
+        """The table, in layers of which some are of the version before; None if there are none, or
         a file has changed meanwhile."""
-        known = {run: run.source() for run in before.runs if run.size() is not None}
-        runs, anew = kept_runs(known, now)
-        if not runs:
+        known = {layer: layer.source() for layer in before.layers if layer.size() is not None}
+        layers, anew = kept_layers(known, now)
+        if not layers:
             return None
         if anew:
             added = Source(now.series, anew)
-            run = StagedTable(os.path.join(self.folder, version_of(added)))
-            if run.size() is None:
+            layer = StagedTable(os.path.join(self.folder, version_of(added)))
+            if layer.size() is None:
                 rows = only(table, anew)
                 if rows is None:
                     return None
-                self._make(run, lambda folder: self._write(rows, folder, added))
-            runs.append(run)
+                self._make(layer, lambda folder: self._write(rows, folder, added))
+            layers.append(layer)
         staged = StagedTable(os.path.join(self.folder, version_of(now)))
-        self._make(staged, lambda folder: combine(folder, runs))
+        self._make(staged, lambda folder: combine(folder, layers))
         return staged
 
     def _make(self, staged: StagedTable, write: Callable[[str], object]) -> None:

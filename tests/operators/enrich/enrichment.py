@@ -113,13 +113,15 @@ def run(
     staged_for: int | None = None,
 ) -> Outcome:
     """Run all batches, and one without rows, as Spark does when a stream pauses; ``before[n]``
-    happens before batch n. The table is cut into runs, before the rows at ``cuts``, and staged for
-    another number of shards, if one is given."""
+    happens before batch n. The table is cut into layers, before the rows at ``cuts``, and
+    staged for another number of shards, if one is given."""
     results, counters, phases = [], [], set()
     with tempfile.TemporaryDirectory() as folder:
         local = enrichment.start(folder, shards=staged_for or shards)
         if cuts or staged_for:
-            local = enrichment.start(folder, shards=shards, staged=in_runs(local, enrichment, cuts))
+            local = enrichment.start(
+                folder, shards=shards, staged=in_layers(local, enrichment, cuts)
+            )
         for number, batch in enumerate([*batches, None]):
             local = disturbed(local, enrichment, batch, (before or {}).get(number))
             results.append(local.batch(batch))
@@ -130,8 +132,8 @@ def run(
     return Outcome(results, counters, phases)
 
 
-def in_runs(local: LocalEnrich, enrichment: Enrichment, cuts: Sequence[int]) -> StagedTable:
-    """The table, staged in runs that begin with its first row and with the rows at ``cuts``."""
+def in_layers(local: LocalEnrich, enrichment: Enrichment, cuts: Sequence[int]) -> StagedTable:
+    """The table, staged in layers that begin with its first row and with the rows at ``cuts``."""
     master, bounds = enrichment.master, sorted({0, *cuts, enrichment.master.num_rows})
     parts = [master.slice(low, high - low) for low, high in pairwise(bounds)] or [master]
     return combine(tempfile.mkdtemp(dir=local.folder), [local.stage(part) for part in parts])

@@ -100,11 +100,11 @@ def test_rows_that_are_added_are_staged_beside_those_that_are_there(tmp_path: Pa
     # and the rows that were there are where they were.
     current = local._versions().current()
     assert current is not None
-    assert current.runs[0] == local.staged
+    assert current.layers[0] == local.staged
     assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/*/*.arrow")} == files
 
 
-def test_a_version_needs_all_of_its_runs(tmp_path: Path) -> None:
+def test_a_version_needs_all_of_its_layers(tmp_path: Path) -> None:
     local = changing().start(str(tmp_path))
     local.append(prices(1, [50]))
     current = local._versions().current()
@@ -112,18 +112,18 @@ def test_a_version_needs_all_of_its_runs(tmp_path: Path) -> None:
     size = current.size()
     assert size is not None
     assert size.rows == 21
-    # A version that is superseded by one with the same runs keeps these.
+    # A version that is superseded by one with the same layers keeps these.
     local.append(prices(2, [51]))
     newer = local._versions().current()
     assert newer is not None
-    assert newer.parts - current.parts == {newer, newer.runs[2]}
+    assert newer.parts - current.parts == {newer, newer.layers[2]}
     current.supersede(newer)
     marked = {path.parent.name for path in tmp_path.glob("*/superseded")}
     assert marked == {current.version}
     newer.supersede(current)
     marked = {path.parent.name for path in tmp_path.glob("*/superseded")}
-    assert marked == {newer.version, newer.runs[2].version}
-    shutil.rmtree(current.runs[1].folder)
+    assert marked == {newer.version, newer.layers[2].version}
+    shutil.rmtree(current.layers[1].folder)
     assert current.size() is None
 
 
@@ -289,7 +289,7 @@ def test_every_row_is_answered_from_one_version(how: str) -> None:
         for life in lives:
             assert life.fits(how, tables), life
 
-    wanted = ("hits", "waited", "retried", "newer", "runs")
+    wanted = ("hits", "waited", "retried", "newer", "layers")
     until_shown(check, lambda: all(shown[name] for name in wanted), str(wanted))
 
 
@@ -298,9 +298,9 @@ def drawn_keys(dice: random.Random) -> list[int]:
 
 
 def refresh(local: LocalEnrich, old: pa.Table, new: pa.Table, shown: Counter[str]) -> None:
-    """Make a table the next version: in one run, or, if it begins as the old one, in more."""
+    """Make a table the next version: in one layer, or, if it begins as the old one, in more."""
     if new.slice(0, old.num_rows).equals(old):
-        shown["runs"] += 1
+        shown["layers"] += 1
         local.append(new.slice(old.num_rows))
     else:
         local.refresh(new)

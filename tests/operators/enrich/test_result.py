@@ -43,13 +43,13 @@ def test_any_run_gives_what_the_oracle_gives(how: str) -> None:
         if case.staged_for not in (None, case.shards):
             shown["hits of other shards"] += outcome.total("hits")
         if case.cuts:
-            shown["hits in runs"] += outcome.total("hits")
-            shown["waited in runs"] += outcome.total("waited")
+            shown["hits in layers"] += outcome.total("hits")
+            shown["waited in layers"] += outcome.total("waited")
         for name in ("hits", "waited", "sought", "scanned", "copied", "skipped", "cycles"):
             shown[name] += outcome.total(name)
 
     wanted = ("sought", "scanned", "copied", "skipped", "switching", "phase-out")
-    wanted += ("hits", "waited", "hits in runs", "waited in runs", "hits of other shards")
+    wanted += ("hits", "waited", "hits in layers", "waited in layers", "hits of other shards")
     until_shown(check, lambda: all(shown[name] for name in wanted), f"all of {wanted}")
 
 

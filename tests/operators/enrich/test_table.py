@@ -12,19 +12,19 @@ from watersmeet.errors import StagedTableError
 from watersmeet.operators.enrich.lookup import Visits, master_counts, master_rows
 from watersmeet.operators.enrich.partitions import PartitionWriter
 from watersmeet.operators.enrich.staged import StagedTable, stage
-from watersmeet.operators.enrich.table import Run, TableShard
+from watersmeet.operators.enrich.table import Layer, TableShard
 from watersmeet.rows.columns import CODE, codes_of
 from watersmeet.rows.shard import Shard
 
 
-def written(folder: Path, codes: list[int], *, partition: int) -> Run:
+def written(folder: Path, codes: list[int], *, partition: int) -> Layer:
     rows = pa.RecordBatch.from_pydict(
         {CODE: pa.array(codes, pa.int64()), "#1": [f"row {i}" for i in range(len(codes))]}
     )
     writer = PartitionWriter(f"{folder}/", partition)
     writer.add(rows)
     writer.close()
-    return Run.open(f"{folder}/")
+    return Layer.open(f"{folder}/")
 
 
 def test_partitions_are_about_equal_and_in_order(tmp_path: Path) -> None:
@@ -90,16 +90,16 @@ def test_master_rows_are_found_and_counted(tmp_path: Path) -> None:
     assert len(rows) > 10
 
 
-def test_master_rows_of_several_runs_are_found_together(tmp_path: Path) -> None:
-    # Given three runs with some keys in common, of which one has no rows,
+def test_master_rows_of_several_layers_are_found_together(tmp_path: Path) -> None:
+    # Given three layers with some keys in common, of which one has no rows,
     given = [[*range(0, 300, 3)], [], [150, *[297] * 200, 298, 1000]]
-    runs = [written(tmp_path / str(i), codes, partition=500) for i, codes in enumerate(given)]
-    table = TableShard(tuple(runs))
-    assert len(table) == sum(map(len, runs))
+    layers = [written(tmp_path / str(i), codes, partition=500) for i, codes in enumerate(given)]
+    table = TableShard(tuple(layers))
+    assert len(table) == sum(map(len, layers))
     assert [len(table.partition(n)) for n in range(len(table))] == [
-        rows for run in runs for rows in run.rows
+        rows for layer in layers for rows in layer.rows
     ]
-    # when keys are looked up, then those of all runs are found,
+    # when keys are looked up, then those of all layers are found,
     wanted = np.array([-5, 0, 1, 150, 297, 298, 1000])
     assert master_counts(table, wanted).tolist() == [0, 1, 0, 2, 201, 1, 1]
     rows = [*master_rows(table, wanted, piece=500)]
@@ -108,7 +108,7 @@ def test_master_rows_of_several_runs_are_found_together(tmp_path: Path) -> None:
     # and the home of a key is the first partition that may hold it.
     home = table.home(wanted)
     assert home[0] == -1
-    assert 0 <= home[1] <= home[3] <= home[4] < len(runs[0]) <= home[5] <= home[6] < len(table)
+    assert 0 <= home[1] <= home[3] <= home[4] < len(layers[0]) <= home[5] <= home[6] < len(table)
 
 
 def test_an_empty_shard_holds_nothing(tmp_path: Path) -> None:

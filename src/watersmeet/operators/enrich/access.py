@@ -99,7 +99,7 @@ class DiskPhase:
                 self._measure(number, int(visits.keys[visit]), reading.nanoseconds, finding)
                 self._copy(number, partition, finding, scanned=bool(scanned[visit]))
         if self.counts:
-            asked = np.unique(visits.wanted)  # of a key in several runs, once
+            asked = np.unique(visits.wanted)  # of a key in several layers, once
             self._state.tally.note(codes[asked], barren=codes[asked[~found[asked]]])
             self._state.progress.volume += rows.nbytes * len(asked) / max(len(rows), 1)
 

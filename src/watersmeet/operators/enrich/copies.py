@@ -40,18 +40,18 @@ class Copies:
 
     def sought(self, number: int, nanoseconds: int, partition: Segment, reading: Reading) -> None:
         """Note what seeks in a partition have taken; copy it, if that is enough."""
-        run, local = self._table.locate(number)
-        run.spent[local] += nanoseconds
-        if reading.read is not None and run.spent[local] > run.bytes[local] * reading.read:
+        layer, local = self._table.locate(number)
+        layer.spent[local] += nanoseconds
+        if reading.read is not None and layer.spent[local] > layer.bytes[local] * reading.read:
             self.make(number, partition)
 
     def make(self, number: int, partition: Segment) -> None:
         """Copy a partition."""
-        run, local = self._table.locate(number)
-        run.spent[local] = 0
+        layer, local = self._table.locate(number)
+        layer.spent[local] = 0
         self._cache.save(self._id(number), Segment(partition.rows, 0, 0))
 
     def _id(self, number: int | np.integer) -> str:
-        # Versions of a table that share a run share its copies.
-        run, local = self._table.locate(int(number))
-        return f"{hashlib.sha256(run.base.encode()).hexdigest()[:32]}-{local}"
+        # Versions of a table that share a layer share its copies.
+        layer, local = self._table.locate(int(number))
+        return f"{hashlib.sha256(layer.base.encode()).hexdigest()[:32]}-{local}"

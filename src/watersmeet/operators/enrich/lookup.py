@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.operators.enrich.table import Run, TableShard, codes_in_order
+from watersmeet.operators.enrich.table import Layer, TableShard, codes_in_order
 from watersmeet.rows.columns import Ints
 from watersmeet.rows.output import PIECE
 from watersmeet.rows.widths import row_bytes, runs
@@ -21,9 +21,9 @@ from watersmeet.state.segment import Segment
 class Visits:
     """Which partitions are read for codes that ascend.
 
-    ``wanted`` are the positions of the codes that may be in the table, run after run; they ascend
-    for each run. For each of the ``partitions``, ``low`` and ``high`` are the range of them that
-    may be there, and ``keys`` counts the different codes among those."""
+    ``wanted`` are the positions of the codes that may be in the table, layer after layer; they
+    ascend for each layer. For each of the ``partitions``, ``low`` and ``high`` are the range of
+    them that may be there, and ``keys`` counts the different codes among those."""
 
     wanted: Ints
     partitions: Ints
@@ -34,8 +34,8 @@ class Visits:
     @classmethod
     def of(cls, table: TableShard, codes: Ints) -> Visits:
         visits, wanted = [], 0
-        for start, run in zip(table.starts, table.runs, strict=True):
-            some = cls._in_run(run, codes)
+        for start, layer in zip(table.starts, table.layers, strict=True):
+            some = cls._in_layer(layer, codes)
             visits.append(
                 (
                     some.wanted,
@@ -49,12 +49,12 @@ class Visits:
         return cls(*map(np.concatenate, zip(*visits, strict=True)))
 
     @classmethod
-    def _in_run(cls, run: Run, codes: Ints) -> Visits:
-        first, last = run.homes(codes)
+    def _in_layer(cls, layer: Layer, codes: Ints) -> Visits:
+        first, last = layer.homes(codes)
         wanted = np.flatnonzero(first < last)
         first, last, codes = first[wanted], last[wanted], codes[wanted]
         # Both ascend with the codes, so that the codes of a partition are a range.
-        numbers = np.arange(len(run))
+        numbers = np.arange(len(layer))
         low = np.searchsorted(last, numbers, side="right")
         high = np.searchsorted(first, numbers, side="right")
         needed = np.flatnonzero(low < high)
@@ -78,7 +78,7 @@ def master_counts(table: TableShard, codes: Ints) -> Ints:
 
 
 def master_rows(table: TableShard, codes: Ints, *, piece: int) -> Iterator[pa.RecordBatch]:
-    """The rows of some different codes, which ascend, in pieces: in order, run after run."""
+    """The rows of some different codes, which ascend, in pieces: in order, layer after layer."""
     for partition, _, ranges in _ranges(table, codes):
         for _, places in spread(ranges.low, ranges.high, PIECE):
             for run in runs(row_bytes(partition.rows, places), len(places), piece):

@@ -166,7 +166,7 @@ def merged(
     old: Iterator[pa.RecordBatch], new: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Rows of two iterators in one that ascends by code: those of ``old``, which do, and those of
-    ``new``, which do run by run and are held in memory. They have no code in common."""
+    ``new``, which do layer by layer and are held in memory. They have no code in common."""
     held = [batch for batch in new if len(batch)]
     rows = ascending(concat(held)) if held else None
     for batch in old:

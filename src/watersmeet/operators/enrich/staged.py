@@ -1,6 +1,6 @@
 """A staged table: one version of a table, as files that are made once and then only read.
 
-    <folder>/table.json       what there is, in all, and its runs; it is written last
+    <folder>/table.json       what there is, in all, and its layers; it is written last
     <folder>/<shard>/...      the rows of a shard, as partitions (:mod:`.partitions`)
     <folder>/source.json      the files that the rows are from, if that is known
 
@@ -8,8 +8,8 @@ Invariant: the rows of a key are in the shard to which the stream's rows of that
 both are dealt by the same hash of the code (:mod:`watersmeet.rows.shard`). A folder without
 ``table.json`` is not complete, and nobody reads it.
 
-**Runs.** A version is one run, with the rows in its own folder; or it is several, each of them a
-version of its own in a folder beside it, and it has all of their rows. So a version that has
+**Layers.** A version is one layer, with the rows in its own folder; or it is several, each of them
+a version of its own in a folder beside it, and it has all of their rows. So a version that has
 further rows than another one shares the other's files.
 """
 
@@ -124,16 +124,16 @@ class StagedTable:
         return os.path.basename(self.folder)
 
     @property
-    def runs(self) -> list[StagedTable]:
+    def layers(self) -> list[StagedTable]:
         """The versions whose rows it has: itself, or others."""
-        names = self._summary().get("runs", [])
+        names = self._summary().get("layers", [])
         beside = os.path.dirname(self.folder)
         return [StagedTable(os.path.join(beside, name)) for name in names] or [self]
 
     @property
     def parts(self) -> set[StagedTable]:
-        """The folders that it needs: its own, and those of its runs."""
-        return {self, *self.runs}
+        """The folders that it needs: its own, and those of its layers."""
+        return {self, *self.layers}
 
     def shard(self, shard: Shard) -> TableShard:
         """The rows of one shard of the stream. If the table was staged for another number of
@@ -145,7 +145,7 @@ class StagedTable:
         common = math.gcd(staged, shard.count)
         numbers = range(shard.number % common, staged, common)
         return TableShard.open(
-            [shard_base(run.folder, number) for run in self.runs for number in numbers]
+            [shard_base(layer.folder, number) for layer in self.layers for number in numbers]
         )
 
     def size(self) -> TableSize | None:
@@ -154,10 +154,10 @@ class StagedTable:
             return None
         return TableSize(**self._summary()["size"])
 
-    def complete(self, size: TableSize, runs: Sequence[StagedTable] = ()) -> None:
-        """Note that all files are there; or, with ``runs``, that it is these."""
-        names = [run.version for run in runs]
-        self._write(_SUMMARY, {"format": FORMAT, "size": asdict(size), "runs": names})
+    def complete(self, size: TableSize, layers: Sequence[StagedTable] = ()) -> None:
+        """Note that all files are there; or, with ``layers``, that it is these."""
+        names = [layer.version for layer in layers]
+        self._write(_SUMMARY, {"format": FORMAT, "size": asdict(size), "layers": names})
 
     def source(self) -> Source | None:
         """What its rows are from, if that is known."""
@@ -227,10 +227,10 @@ class StagedTable:
         os.replace(f"{path}.tmp", path)
 
 
-def combine(folder: str, runs: Sequence[StagedTable]) -> StagedTable:
+def combine(folder: str, layers: Sequence[StagedTable]) -> StagedTable:
     """A version with the rows of several others, which are in folders beside it."""
-    sizes = [size for run in runs if (size := run.size()) is not None]
-    assert len(sizes) == len(runs), "a run is complete"
+    sizes = [size for layer in layers if (size := layer.size()) is not None]
+    assert len(sizes) == len(layers), "a layer is complete"
     combined = StagedTable(folder)
     combined.complete(
         TableSize(
@@ -239,7 +239,7 @@ def combine(folder: str, runs: Sequence[StagedTable]) -> StagedTable:
             bytes=sum(size.bytes for size in sizes),
             partitions=sum(size.partitions for size in sizes),
         ),
-        [part for run in runs for part in run.runs],
+        [part for layer in layers for part in layer.layers],
     )
     return combined
 

@@ -1,11 +1,11 @@
 """One shard of a table, as it was staged: which partitions may hold a key, and their rows.
 
-A shard is one or more *runs*. Each run is what :mod:`.partitions` has written: sorted by key code,
-in files that never change. A table to which rows were added has a further run for them
-(:mod:`.staged`), so a key's rows may be in several runs. The partitions of all runs are numbered
-through, run after run.
+A shard is one or more *layers*. Each layer is what :mod:`.partitions` has written: sorted by key
+code, in files that never change. A table to which rows were added has a further layer for them
+(:mod:`.staged`), so a key's rows may be in several layers. The partitions of all layers are
+numbered through, layer after layer.
 
-In a run, a key's rows can only be in the partitions whose bounds have its code, and only if the
+In a layer, a key's rows can only be in the partitions whose bounds have its code, and only if the
 filter of the first of them has it. Which partitions those are is known from the index alone. A
 partition is mapped into memory while its rows are used; whoever drops it unmaps it.
 """
@@ -28,16 +28,16 @@ from watersmeet.rows.columns import CODE, Bools, Ints, codes_of, times_of
 from watersmeet.state.index import Index
 from watersmeet.state.segment import Segment
 
-#: A process keeps the indexes of this many runs, those that it has opened last.
+#: A process keeps the indexes of this many layers, those that it has opened last.
 _KEPT = 64
-_INDEXES: OrderedDict[str, Run] = OrderedDict()
+_INDEXES: OrderedDict[str, Layer] = OrderedDict()
 
 #: A scan reads this many bytes at a time.
 _READ_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class Run:
+class Layer:
     """Partitions in the order of their codes. ``spent`` is what this process has spent on seeks in
     each, in nanoseconds (:mod:`.copies`)."""
 
@@ -54,8 +54,8 @@ class Run:
     spent: np.ndarray
 
     @classmethod
-    def open(cls, base: str) -> Run:
-        """The run whose files begin so; its index is kept for the next time."""
+    def open(cls, base: str) -> Layer:
+        """The layer whose files begin so; its index is kept for the next time."""
         kept = _INDEXES.pop(base, None)
         if kept is None:
             kept = cls._read(base)
@@ -65,7 +65,7 @@ class Run:
         return kept
 
     @classmethod
-    def _read(cls, base: str) -> Run:
+    def _read(cls, base: str) -> Layer:
         index = _mapped(base + INDEX)
         columns = {name: index.column(name).to_numpy() for name in index.schema.names}
         try:
@@ -118,63 +118,63 @@ class Run:
 
 @dataclass(frozen=True)
 class TableShard:
-    """The runs of one shard."""
+    """The layers of one shard."""
 
-    runs: tuple[Run, ...]
+    layers: tuple[Layer, ...]
 
     @classmethod
     def open(cls, bases: Sequence[str]) -> TableShard:
-        """The shard of the runs whose files begin so."""
-        return cls(tuple(map(Run.open, bases)))
+        """The shard of the layers whose files begin so."""
+        return cls(tuple(map(Layer.open, bases)))
 
     def __len__(self) -> int:
         """The number of partitions."""
-        return sum(map(len, self.runs))
+        return sum(map(len, self.layers))
 
     @cached_property
     def starts(self) -> Ints:
-        """The number of the first partition of each run."""
-        counts = [len(run) for run in self.runs]
+        """The number of the first partition of each layer."""
+        counts = [len(layer) for layer in self.layers]
         return np.cumsum([0, *counts[:-1]])
 
     @cached_property
     def bytes(self) -> Ints:
         """The bytes of the file of each partition."""
-        return np.concatenate([run.bytes for run in self.runs])
+        return np.concatenate([layer.bytes for layer in self.layers])
 
     @property
     def nbytes(self) -> int:
         """What all partitions take in memory."""
-        return sum(int(run.memory.sum()) for run in self.runs)
+        return sum(int(layer.memory.sum()) for layer in self.layers)
 
     @property
     def width(self) -> float:
         """The mean bytes of a row: the paper's v_R."""
-        return self.nbytes / max(sum(int(run.rows.sum()) for run in self.runs), 1)
+        return self.nbytes / max(sum(int(layer.rows.sum()) for layer in self.layers), 1)
 
     def home(self, codes: Ints) -> Ints:
         """The first partition that may hold each code; -1 if none may."""
         home = np.full(len(codes), -1)
-        for start, run in zip(self.starts, self.runs, strict=True):
-            first, last = run.homes(codes)
+        for start, layer in zip(self.starts, self.layers, strict=True):
+            first, last = layer.homes(codes)
             here = (home < 0) & (first < last)
             home[here] = start + first[here]
         return home
 
-    def locate(self, number: int) -> tuple[Run, int]:
-        """The run of a partition, and its number there."""
+    def locate(self, number: int) -> tuple[Layer, int]:
+        """The layer of a partition, and its number there."""
         at = int(np.searchsorted(self.starts, number, side="right")) - 1
-        return self.runs[at], number - int(self.starts[at])
+        return self.layers[at], number - int(self.starts[at])
 
     def partition(self, number: int) -> Segment:
         """A partition's rows, mapped into memory, in the order of their codes."""
-        run, local = self.locate(number)
-        return run.partition(local)
+        layer, local = self.locate(number)
+        return layer.partition(local)
 
     def read(self, number: int) -> None:
         """Read a partition from one end to the other, so that it is in the system's memory."""
-        run, local = self.locate(number)
-        run.read(local)
+        layer, local = self.locate(number)
+        layer.read(local)
 
 
 def ascending(rows: pa.RecordBatch) -> pa.RecordBatch:
