@@ -27,7 +27,7 @@ from watersmeet.spark.staging import Staging
 from watersmeet.spark.table_identity import relisted
 
 ROWS, FILES, ADDED = 2_000_000, 20, 20_000
-PASSES = 4
+PASSES = 3
 console = Console(width=110)
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +22,7 @@ from watersmeet.operators.enrich.staged import StagedTable, Versions
 from watersmeet.rows.columns import CODE
 from watersmeet.rows.layout import row_layout
 from watersmeet.rows.shard import Shard
+from watersmeet.spark import staging as staging_module
 from watersmeet.spark.inputs import describe
 from watersmeet.spark.staging import Staging
 from watersmeet.spark.table_identity import relisted
@@ -121,6 +123,28 @@ def test_a_table_that_is_not_read_row_by_row_is_staged_as_a_whole(
     files.createOrReplaceTempView("restaged_files")
     greatest = "SELECT * FROM restaged_files WHERE price <= (SELECT max(price) FROM restaged_files)"
     assert len(versions(spark.sql(greatest))) == 1
+
+
+def test_a_file_that_comes_while_a_table_is_staged_is_for_the_next_version(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a DataFrame whose files another query has listed anew just when it is written,
+    data = tmp_path / "data"
+    add(data, "a.parquet", prices(range(1000)))
+    df = spark.read.parquet(str(data))
+    tables, write_rows = staging(df, tmp_path / "stage"), staging_module._write
+
+    def interrupted(*given: Any, **further: Any) -> None:
+        add(data, "b.parquet", prices(range(1000, 1010)))
+        relisted(df)
+        write_rows(*given, **further)
+
+    monkeypatch.setattr(staging_module, "_write", interrupted)
+    first = tables.stage(df)
+    monkeypatch.undo()
+    # then the new file is not in that version, and once in the next one.
+    assert codes(first) == [*range(1000)]
+    assert codes(tables.stage(relisted(df), before=first)) == [*range(1010)]
 
 
 def test_what_a_table_is_named_after(spark: SparkSession, tmp_path: Path) -> None:

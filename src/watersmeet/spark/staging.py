@@ -83,7 +83,7 @@ class Staging:
         if before is not None and self.in_layers and known.source is not None:
             shared = self._shared(table, known.source, before)
         if shared is None:
-            self._make(staged, lambda folder: self._write(table, folder, known.source))
+            self._make(staged, lambda folder: self._write_whole(table, folder, known.source))
         return shared or staged
 
     def stage_unknown(self, table: DataFrame) -> StagedTable:
@@ -129,6 +129,15 @@ class Staging:
             raise StagedTableError(said) from error
         finally:
             shutil.rmtree(hidden, ignore_errors=True)
+
+    def _write_whole(self, table: DataFrame, folder: str, source: Source | None) -> None:
+        """Write all rows of a table. Those of its files are read from just these: another query
+        that uses the same DataFrame may have its files listed anew at any time."""
+        rows = None if source is None else only(table, source.files)
+        if rows is None:
+            self._write(table, folder, None)
+        else:
+            self._write(rows, folder, source)
 
     def _write(self, table: DataFrame, folder: str, source: Source | None) -> None:
         """Write all rows of a table, and complete it."""
