@@ -98,7 +98,7 @@ def _not_more(one: int, other: int) -> tuple[Term, ...]:
     return (replace(_term("not more", one, other, ["n"], holds), comparisons=(exact,)),)
 
 
-def _less_by_rank(one: int, other: int) -> tuple[Term, ...]:
+def less_by_rank(one: int, other: int) -> tuple[Term, ...]:
     exact = Comparison(_rank(one, "n"), _rank(other, "n", below=True), exact=True)
     holds = pl.col(input_name(one, "n")) < pl.col(input_name(other, "n"))
     return (replace(_term("less", one, other, ["n"], holds), comparisons=(exact,)),)
@@ -118,7 +118,7 @@ def _near_by(column: str, one: int, other: int) -> Term:
 #: Conditions over two streams as Spark's translation gives them, by which rows are searched.
 SEARCHED: dict[str, tuple[str, Callable[[int, int], tuple[Term, ...]]]] = {
     "not more": ("{0}.n <= {1}.n", _not_more),
-    "less": ("{0}.n < {1}.n", _less_by_rank),
+    "less": ("{0}.n < {1}.n", less_by_rank),
     "near": ("abs({0}.n - {1}.n) <= 1", lambda a, b: (_near_by("n", a, b),)),
     "box": (
         "abs({0}.n - {1}.n) <= 1 AND abs({0}.m_n - {1}.m_n) <= 1",
@@ -222,7 +222,7 @@ def ring_runs(draw: st.DrawFn, how: str, names: str) -> RingRun:
         cut=draw(st.none() | st.integers(0, 1000)),
         before=draw(st.dictionaries(number, st.sampled_from(Disturbance), max_size=4)),
         slices=draw(st.dictionaries(number, st.integers(1, shards), max_size=3)),
-        limits=draw(_LIMITS),
+        limits=draw(_LIMITS) | {"long_runs": draw(st.sampled_from([0, 2, 128]))},
     )
 
 

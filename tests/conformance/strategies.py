@@ -24,7 +24,7 @@ from tests.conformance.ways import Disturbance
 from watersmeet.rows import output
 from watersmeet.spec.join import GOALS, JOIN_TYPES
 from watersmeet.spec.tuning import DRIVERS, INDEXES, INVALIDATIONS
-from watersmeet.state import compaction, memory, window, write_buffer
+from watersmeet.state import compaction, memory, overlaps, window, write_buffer
 from watersmeet.testing import LocalStream
 
 INSTANT = pa.timestamp("us", "UTC")
@@ -158,6 +158,7 @@ def limited(
     piece: int,
     piece_bytes: int = output.PIECE_BYTES,
     open_bytes: int = memory.OPEN_BYTES,
+    long_runs: int = overlaps.LONG,
 ) -> Iterator[None]:
     """Thresholds so small that a few rows are merged, cut, evicted and given out in pieces."""
     with (
@@ -168,6 +169,7 @@ def limited(
         mock.patch.object(output, "PIECE", piece),
         mock.patch.object(output, "PIECE_BYTES", piece_bytes),
         mock.patch.object(memory, "OPEN_BYTES", open_bytes),
+        mock.patch.object(overlaps, "LONG", long_runs),
     ):
         yield
 

@@ -95,7 +95,7 @@ def sides(random: np.random.Generator, counts: tuple[int, int]) -> tuple[list[Bo
 
 @pytest.mark.parametrize("grid", ["always", "never"])
 def test_a_search_finds_what_comparing_all_pairs_finds(grid: str) -> None:
-    shown = {"grid": False, "classes": False, "inexact": False}
+    shown = {"grid": False, "classes": False, "inexact": False, "runs": False}
 
     @examples(150)
     @given(
@@ -112,8 +112,15 @@ def test_a_search_finds_what_comparing_all_pairs_finds(grid: str) -> None:
             mock.patch.object(overlaps, "_GRID_COST", cost),
             mock.patch.object(lines, "_CELL_ROWS", cells),
             mock.patch.object(lines, "_CLASS_ROWS", 5),
+            mock.patch.object(overlaps, "LONG", 1),
         ):
             prepared = Prepared(counts[1], stored)
+            runs = prepared.runs(counts[0], new)
+            if runs is not None:
+                parts = [(part, np.arange(len(part))) for part in runs.cut(block)]
+                found = pairs_of((part.at(places) for part, places in parts), block)
+                assert found == all_pairs(new, stored, counts)
+                shown["runs"] = True
             for _ in range(2):  # what is kept for the next search gives the same
                 found = pairs_of(prepared.search(counts[0], new, block), block)
                 assert found == all_pairs(new, stored, counts)
@@ -123,9 +130,10 @@ def test_a_search_finds_what_comparing_all_pairs_finds(grid: str) -> None:
         shown["inexact"] |= any(not line.exact for line in made)
 
     def all_shown() -> bool:
-        return shown["grid"] == (grid == "always") and shown["classes"] and shown["inexact"]
+        return shown == {**dict.fromkeys(shown, True), "grid": grid == "always"}
 
-    until_shown(check, all_shown, "a grid, classes of lengths, a range that must be compared")
+    wanted = "a grid, classes of lengths, a range that must be compared, runs"
+    until_shown(check, all_shown, wanted)
 
 
 def counted(stored: Prepared, count: int, new: list[Bounds]) -> tuple[int, int]:

@@ -15,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 
 from watersmeet.errors import PredicateFunctionError
-from watersmeet.rows.columns import Bools
+from watersmeet.rows.columns import Bools, Positions
 
 #: Messages give this many characters of a row.
 _LONG = 1000
@@ -32,8 +32,16 @@ class Predicate(Protocol):
     def columns(self) -> tuple[tuple[int, str], ...]:
         """Its inputs, each a stream's position and a column's name."""
 
+    @property
+    def forgets(self) -> bool:
+        """Are the arrays that it was given of no use to it once it has answered? Then their memory
+        may be used again."""
+
     def mask(self, columns: Sequence[pa.Array]) -> Bools:
         """For which rows of the given arrays, one for each input, does it hold?"""
+
+    def satisfying(self, columns: Sequence[pa.Array]) -> Positions:
+        """The positions of these rows."""
 
 
 def streams_of(predicate: Predicate) -> frozenset[int]:
@@ -65,15 +73,21 @@ class SqlPredicate:
     columns: tuple[tuple[int, str], ...]
     # `==` of two Polars expressions is an expression, not a truth value.
     expression: pl.Expr = field(compare=False)
+    forgets = True
 
     def mask(self, columns: Sequence[pa.Array]) -> Bools:
+        return self._holds(columns).to_numpy()
+
+    def satisfying(self, columns: Sequence[pa.Array]) -> Positions:
+        return self._holds(columns).arg_true().to_numpy()
+
+    def _holds(self, columns: Sequence[pa.Array]) -> pl.Series:
         assert len(columns) == len(self.columns), (
             f"{self.text!r} needs {len(self.columns)} columns, not {len(columns)}"
         )
         table = pa.Table.from_arrays(list(columns), [input_name(*each) for each in self.columns])
         frame = pl.DataFrame(pl.from_arrow(table, rechunk=False))
-        holds = frame.select(self.expression.fill_null(False)).to_series()
-        return holds.to_numpy()
+        return frame.select(self.expression.fill_null(False)).to_series()
 
 
 @dataclass(frozen=True)
@@ -91,6 +105,7 @@ class AllOf:
     """
 
     predicates: tuple[Predicate, ...]
+    forgets = False
 
     @property
     def text(self) -> str:
@@ -101,14 +116,17 @@ class AllOf:
         return tuple(dict.fromkeys(c for predicate in self.predicates for c in predicate.columns))
 
     def mask(self, columns: Sequence[pa.Array]) -> Bools:
+        mask = np.zeros(len(columns[0]), dtype=np.bool_)
+        mask[self.satisfying(columns)] = True
+        return mask
+
+    def satisfying(self, columns: Sequence[pa.Array]) -> Positions:
         named = dict(zip(self.columns, columns, strict=True))
-        left = np.arange(len(columns[0]))
+        left: Positions = np.arange(len(columns[0]))
         for predicate in self.predicates:
             taken = [named[column].take(pa.array(left)) for column in predicate.columns]
-            left = left[predicate.mask(taken)]
-        mask = np.zeros(len(columns[0]), dtype=np.bool_)
-        mask[left] = True
-        return mask
+            left = left[predicate.satisfying(taken)]
+        return left
 
 
 @dataclass(frozen=True)
@@ -127,6 +145,10 @@ class FunctionPredicate:
     columns: tuple[tuple[int, str], ...]
     function: Callable[..., Any]
     sides: tuple[int, ...]
+    forgets = False
+
+    def satisfying(self, columns: Sequence[pa.Array]) -> Positions:
+        return np.flatnonzero(self.mask(columns))
 
     def mask(self, columns: Sequence[pa.Array]) -> Bools:
         named = list(zip(self.columns, columns, strict=True))

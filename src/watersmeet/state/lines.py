@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from watersmeet.rows.bounds import Bounds
-from watersmeet.rows.columns import Ints
+from watersmeet.rows.columns import Ints, Positions
 from watersmeet.state.probe import shifted, spread
 
 #: A class of lengths with fewer rows than this is put together with the next longer one.
@@ -39,7 +39,7 @@ _CLASS_ROWS = 32
 _CELL_ROWS = 4
 
 #: Positions of new rows, and beside them those of stored rows.
-Pairs = tuple[Ints, Ints]
+Pairs = tuple[Positions, Positions]
 
 
 @dataclass(frozen=True)

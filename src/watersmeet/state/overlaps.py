@@ -20,9 +20,12 @@ from watersmeet.rows.bounds import Bounds, known_rows
 from watersmeet.rows.columns import Ints
 from watersmeet.state.lines import Grid, Line, Pairs, classes
 from watersmeet.state.probe import spread
+from watersmeet.state.runs import Runs
 
 #: How many pairs are looked at together: few enough that they stay near.
 _AT_A_TIME = 1 << 16
+#: From this mean length on runs are strung together, one after the other, rather than gathered.
+LONG = 128
 #: How many new rows tell which axes select most.
 _SAMPLE = 512
 #: What one new row costs, in pairs that are compared: in a line, and in a grid.
@@ -81,8 +84,23 @@ class Prepared:
         # In order, they are found faster: neighbours search in the same places.
         rows = rows[np.argsort(axes[0].new(new).ends[rows], kind="stable")]
         found = self._found([each.at(rows) for each in new], axes, min(block, _AT_A_TIME))
-        for new_rows, stored_rows in _together(found, block):
+        for new_rows, stored_rows in together(found, block):
             yield rows[new_rows], self._rows[stored_rows]
+
+    def runs(self, count: int, new: Sequence[Bounds]) -> Runs | None:
+        """The same pairs as runs, if that is what they are, and long: in one dimension, in which
+        places decide."""
+        rows = known_rows(count, new)
+        if len(new) != 1 or not len(rows) or not len(self._rows):
+            return None
+        [line, *others] = self._line(_Axis(0))
+        if others or not line.exact:
+            return None
+        rows = rows[np.argsort(new[0].ends[rows], kind="stable")]
+        low, high = line.ranges(new[0].at(rows))
+        if int((high - low).sum()) < LONG * len(rows):
+            return None
+        return Runs(rows, low, high, self._rows[line.order])
 
     def _found(self, new: Sequence[Bounds], axes: Sequence[_Axis], size: int) -> Iterator[Pairs]:
         """The pairs that overlap, as positions among the rows that have bounds."""
@@ -151,7 +169,7 @@ def _sample(rows: Ints) -> Ints:
     return rows[:: -(-len(rows) // _SAMPLE)]
 
 
-def _together(pieces: Iterator[Pairs], block: int) -> Iterator[Pairs]:
+def together(pieces: Iterator[Pairs], block: int) -> Iterator[Pairs]:
     """Small pieces put together, to at most ``block`` pairs."""
     waiting: list[Pairs] = []
     count = 0

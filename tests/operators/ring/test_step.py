@@ -9,6 +9,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -17,11 +18,12 @@ import pytest
 
 import watersmeet as wm
 from tests.conformance.join import at
+from tests.conformance.rings import less_by_rank
 from tests.conformance.strategies import INSTANT
 from tests.conformance.ways import in_chunks
 from watersmeet.errors import OverBudgetError, PredicateFunctionError, StateError
 from watersmeet.operators.ring import cascade, step
-from watersmeet.testing import LocalJoin, LocalStream
+from watersmeet.testing import LocalBackend, LocalJoin, LocalStream
 
 SCHEMA = pa.schema([("n", pa.int64()), ("t", INSTANT)])
 
@@ -280,3 +282,16 @@ def test_what_is_kept_is_plain_data(tmp_path: Path) -> None:
     join.batch(a=rows((1, 0)), b=rows((1, 0)), c=rows((1, 0)))
     section = json.loads(join.stores[0].values["manifest"])["section"]
     assert {"settled", "watermark", "measured", "rows", "advised"} <= section.keys()
+
+
+def test_how_much_a_search_selects_is_measured(tmp_path: Path) -> None:
+    # Given conditions that are searched by, and rows of which 45 pairs of 100 overlap,
+    numbers = rows(*((number, 0.0) for number in range(10)))
+    less = {"a.n < b.n": less_by_rank(0, 1)}
+    with mock.patch.object(LocalBackend, "translate", lambda _, sql: less[sql]):
+        join = joined(tmp_path, where="a.n < b.n")
+    assert join.batch(a=numbers, b=numbers).num_rows == 45
+    # then their share is what is known of the condition.
+    [run] = join.runs
+    [measured] = run.state(0).measured
+    assert measured.selectivity == pytest.approx(0.45)

@@ -459,6 +459,18 @@ def test_a_full_disk_evicts_and_tries_again(
     assert (cache.counts.unsaved, cache.counts.notes) == (0, [])
 
 
+def test_room_is_made_for_what_comes_and_a_tenth_more(tmp_path: Path) -> None:
+    # Given ten files of a hundred bytes, the last ones used most recently,
+    for number in range(10):
+        path = tmp_path / f"{number}.segment"
+        path.write_bytes(bytes(100))
+        age(path, 100 - number)
+    # when the disk has no room for 150 bytes,
+    eviction.evict(str(tmp_path), capacity=10_000, room=150)
+    # then a tenth of what is there leaves, and so much more.
+    assert sorted(path.stem for path in tmp_path.iterdir()) == [str(n) for n in range(3, 10)]
+
+
 def test_a_disk_without_any_room_is_noted(
     cache: SegmentCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:

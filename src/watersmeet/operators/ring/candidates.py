@@ -19,6 +19,7 @@ from watersmeet.rows.columns import times_of
 from watersmeet.rows.overlaps import Overlap
 from watersmeet.state.lines import Pairs
 from watersmeet.state.overlaps import Prepared
+from watersmeet.state.runs import Runs
 from watersmeet.state.segment import Segment
 
 
@@ -39,10 +40,16 @@ class Candidates:
 
     def pairs(self, stored: Segment, size: int) -> Iterator[Pairs]:
         """Positions of probing rows and of stored ones, at most ``size`` at a time."""
-        prepared = stored.kept(self._numbers, lambda: self._prepared(stored.rows))
-        yield from prepared.search(self._count, self._bounds, size)
+        yield from self._prepared(stored).search(self._count, self._bounds, size)
 
-    def _prepared(self, rows: pa.RecordBatch) -> Prepared:
+    def runs(self, stored: Segment) -> Runs | None:
+        """The same pairs as runs, if they are long ones."""
+        return self._prepared(stored).runs(self._count, self._bounds)
+
+    def _prepared(self, stored: Segment) -> Prepared:
+        return stored.kept(self._numbers, lambda: self._prepare(stored.rows))
+
+    def _prepare(self, rows: pa.RecordBatch) -> Prepared:
         times = Bounds.points(times_of(rows))
         spans = [self._span_bounds(each, self._stream, rows) for each in self._overlaps]
         return Prepared(len(rows), [times, *spans])

@@ -9,16 +9,16 @@ fade. A predicate that has not been measured yet is tried on a few pairs first.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
+from watersmeet.operators.ring.block import Block
 from watersmeet.operators.ring.counters import RingCounters
 from watersmeet.operators.ring.layout import RingLayout
 from watersmeet.rows.columns import Positions
-from watersmeet.rows.output import Side
+from watersmeet.rows.predicate import Predicate
 
 #: Where a predicate is not measured yet, this many pairs are compared first.
 _FEW = 256
@@ -73,15 +73,13 @@ class Cascade:
         for known in measured:
             known.fade()
 
-    def satisfying(self, due: Sequence[int], sides: Mapping[int, Side]) -> Positions:
+    def satisfying(self, due: Sequence[int], block: Block) -> Positions:
         """Which of the combinations satisfy the predicates of these numbers, by position."""
-        count = len(next(iter(sides.values()))[1])
         unknown = len(due) > 1 and any(not self._measured[number].pairs for number in due)
-        if not unknown or count <= _FEW:
-            return self._filtered(due, sides)
-        few, rest = slice(_FEW), slice(_FEW, None)
-        found = [self._filtered(due, _cut(sides, part)) for part in (few, rest)]
-        return np.concatenate([found[0], found[1] + _FEW])
+        if not unknown or len(block) <= _FEW:
+            return self._filtered(due, block)
+        parts = np.arange(_FEW), np.arange(_FEW, len(block))
+        return np.concatenate([part[self._filtered(due, block.at(part))] for part in parts])
 
     def finish(self) -> None:
         """Count the time that predicates took; if it was long, note which of them took it."""
@@ -96,30 +94,28 @@ class Cascade:
             f"{self._seconds[slowest] / total:.0%} of the time"
         )
 
-    def _filtered(self, due: Sequence[int], sides: Mapping[int, Side]) -> Positions:
+    def _filtered(self, due: Sequence[int], block: Block) -> Positions:
         left: Positions | None = None
         for number in sorted(due, key=lambda number: self._measured[number].rank):
-            predicate, measured = self._layout.conditions.predicates[number], self._measured[number]
+            measured = self._measured[number]
             began = time.perf_counter()
-            columns = [self._column(sides[of], of, name) for of, name in predicate.columns]
-            holds = np.flatnonzero(predicate.mask(columns))
+            holds = self._holding(self._layout.conditions.predicates[number], block)
             took = time.perf_counter() - began
-            measured.pairs += len(next(iter(sides.values()))[1])
+            measured.pairs += len(block)
             measured.passed += len(holds)
             measured.seconds += took
             self._seconds[number] += took
             left = holds if left is None else left[holds]
             if not len(left):
                 break
-            sides = _cut(sides, holds)
+            block = block.at(holds)
         assert left is not None, "there is a predicate to apply"
         return left
 
-    def _column(self, side: Side, stream: int, name: str) -> pa.Array:
-        rows, positions = side
-        return rows.column(self._layout.streams[stream].rows.stored[name]).take(pa.array(positions))
-
-
-def _cut(sides: Mapping[int, Side], part: Positions | slice) -> dict[int, Side]:
-    """Some of the combinations."""
-    return {stream: (rows, positions[part]) for stream, (rows, positions) in sides.items()}
+    def _holding(self, predicate: Predicate, block: Block) -> Positions:
+        """Where a predicate holds."""
+        columns = [
+            block.column(of, self._layout.streams[of].rows.stored[name], again=predicate.forgets)
+            for of, name in predicate.columns
+        ]
+        return predicate.satisfying(columns)

@@ -35,11 +35,16 @@ class FanOut:
         self._matches: Ints = np.zeros(len(probing), dtype=np.int64)
         self._capped: Bools = np.zeros(len(probing), dtype=np.bool_)
 
+    @property
+    def cap(self) -> int | None:
+        """No row matches more than that: the rest is left out."""
+        return None if self._fails else self._limit
+
     def below_cap(self, rows: Positions) -> Bools | slice:
         """Which probing rows may match more."""
-        if self._limit is None or self._fails:
+        if self.cap is None:
             return slice(None)
-        below: Bools = self._matches[rows] < self._limit
+        below: Bools = self._matches[rows] < self.cap
         self._capped[rows[~below]] = True
         return below
 

@@ -7,20 +7,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
+from watersmeet.operators.ring.block import Block, Gathered, Scratch, Strung
 from watersmeet.operators.ring.candidates import Candidates
 from watersmeet.operators.ring.cascade import Cascade
 from watersmeet.operators.ring.counters import RingCounters
 from watersmeet.operators.ring.fan_out import FanOut
 from watersmeet.operators.ring.layout import RingLayout
+from watersmeet.operators.ring.meeting import Meeting
 from watersmeet.operators.ring.probing import Probing
 from watersmeet.operators.ring.state import RingState
 from watersmeet.rows.columns import Bools, Positions
 from watersmeet.rows.output import Side
-from watersmeet.rows.widths import row_bytes
 from watersmeet.state.lines import Pairs
 from watersmeet.state.manifest import Entry
+from watersmeet.state.overlaps import together
+from watersmeet.state.runs import Runs
 from watersmeet.state.segment import Segment
 
 
@@ -47,6 +49,7 @@ class Probe:
         self._state = state
         self._counters = counters
         self._cascade = Cascade(layout, state.measured, counters)
+        self._scratch = Scratch()
 
     def matches(
         self,
@@ -64,24 +67,36 @@ class Probe:
             return
         names = " and ".join(self._layout.streams[s].name for s in probing.sides)
         fan_out = FanOut(self._layout.policy.budget, probing, names, self._counters)
-        conditions, overlaps = self._layout.conditions.due(probing.sides, stream)
+        due, overlaps = self._layout.conditions.due(probing.sides, stream)
         candidates = Candidates(self._layout, probing, stream, overlaps)
+        # Does each row meet all, whatever it has found already?
+        all_met = once is None and self._layout.how not in ("semi", "anti") and fan_out.cap is None
         bounds = int(earliest.min()), int(latest.max())
         for entry in entries:
             if entry.min_time > bounds[1] or entry.max_time < bounds[0]:
                 continue
             stored = window.open(entry)
             self._counters.probes += len(probing)
-            size = self._layout.output.piece_rows
-            pairs = self._counted(candidates.pairs(stored, size), overlaps, probing, stored)
-            for mine, theirs in self._blocks(conditions, probing, stream, stored.rows, pairs):
+            meeting = Meeting(self._layout, due, probing, stream, stored.rows)
+            runs = None
+            if due and all_met and not entry.gone and meeting.numeric:
+                runs = candidates.runs(stored)
+            if runs is not None:
+                for mine, theirs in self._matching_runs(meeting, runs):
+                    fan_out.admit(mine)
+                    yield Matches(entry, stored, mine, theirs)
+                continue
+            pairs = candidates.pairs(stored, self._layout.output.piece_rows)
+            pairs = self._counted(pairs, overlaps, probing, stored)
+            for mine, theirs in meeting.pieces(pairs):
                 gone = window.gone(entry) if entry.gone else None
                 wanted = _wanted(gone, once, mine, theirs)
                 mine, theirs = mine[wanted], theirs[wanted]
                 below = fan_out.below_cap(mine)
                 mine, theirs = mine[below], theirs[below]
-                matched = self._matching(conditions, probing, stream, stored.rows, mine, theirs)
-                mine, theirs = mine[matched], theirs[matched]
+                if due and len(mine):
+                    matched = self._matching(due, Gathered(meeting.sides(mine, theirs)))
+                    mine, theirs = mine[matched], theirs[matched]
                 allowed = fan_out.admit(mine)
                 mine, theirs = mine[allowed], theirs[allowed]
                 if len(mine):
@@ -108,52 +123,19 @@ class Probe:
             # Of several, each lets through the same share.
             measured.passed += every * (found / every) ** (1 / len(overlaps))
 
-    def _matching(
-        self,
-        conditions: Sequence[int],
-        probing: Probing,
-        stream: int,
-        rows: pa.RecordBatch,
-        mine: Positions,
-        theirs: Positions,
-    ) -> Positions | slice:
+    def _matching_runs(self, meeting: Meeting, runs: Runs) -> Iterator[Pairs]:
+        """What matches of runs; few matches of many blocks are put together."""
+        found = (
+            block.pairs(self._matching(meeting.due, block))
+            for block in Strung.blocks(meeting, runs, self._scratch)
+        )
+        return together(found, self._layout.output.piece_rows)
+
+    def _matching(self, due: Sequence[int], block: Block) -> Positions:
         """The candidates for which all predicates hold that compare them."""
-        if not len(mine) or not conditions:
-            return slice(None)
-        self._counters.pairs += len(mine)
+        self._counters.pairs += len(block)
         self._counters.blocks += 1
-        sides = {number: (side, mine) for number, side in probing.sides.items()}
-        sides[stream] = rows, theirs
-        return self._cascade.satisfying(conditions, sides)
-
-    def _blocks(
-        self,
-        conditions: Sequence[int],
-        probing: Probing,
-        stream: int,
-        rows: pa.RecordBatch,
-        pairs: Iterator[Pairs],
-    ) -> Iterator[tuple[Positions, Positions]]:
-        """Pairs that are compared at a time: as many as there is room for, of the columns that
-        predicates read."""
-        read: dict[int, dict[str, None]] = {of: {} for of in (*probing.sides, stream)}
-        for number in conditions:
-            for of, name in self._layout.conditions.predicates[number].columns:
-                read[of][self._layout.streams[of].rows.stored[name]] = None
-        sides = {**probing.sides, stream: rows}
-        compared = {of: sides[of].select(list(names)) for of, names in read.items()}
-        widest = sum(map(_widest, compared.values()))
-        one = next(iter(probing.sides))
-        for mine, theirs in pairs:
-            block: dict[int, Side] = {of: (side, mine) for of, side in compared.items()}
-            block[stream] = compared[stream], theirs
-            for piece in self._layout.output.pieces(block, widest=widest):
-                yield piece[one][1], piece[stream][1]
-
-
-def _widest(rows: pa.RecordBatch) -> int:
-    """The bytes that no row exceeds."""
-    return int(np.max(row_bytes(rows, np.arange(len(rows))), initial=0))
+        return self._cascade.satisfying(due, block)
 
 
 def _wanted(
