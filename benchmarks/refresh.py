@@ -2,7 +2,7 @@
 
     python -m benchmarks.refresh
 
-The table has two million rows of about 120 bytes in twenty files; a file of a hundredth of it is
+The table has a million rows of about 120 bytes in twenty files; a file of a hundredth of it is
 added. Both ways take turns; what counts is the median.
 """
 
@@ -26,7 +26,7 @@ from watersmeet.spark.query import shard_count
 from watersmeet.spark.staging import Staging
 from watersmeet.spark.table_identity import relisted
 
-ROWS, FILES, ADDED = 2_000_000, 20, 20_000
+ROWS, FILES, ADDED = 1_000_000, 20, 10_000
 PASSES = 3
 console = Console(width=110)
 

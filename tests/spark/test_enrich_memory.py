@@ -19,9 +19,9 @@ from tests.operators.enrich.memory_use import ORDERS, table
 from tests.spark.streams import write
 from watersmeet.sizes import parse
 
-MEMORY = "48 MB"
-#: A table of 144 MB, and micro-batches of a stream.
-MASTER_ROWS, ROWS, BATCHES = 1_500_000, 50_000, 12
+MEMORY = "20 MB"
+#: A table of 58 MB, and large micro-batches of a stream.
+MASTER_ROWS, ROWS, BATCHES = 600_000, 200_000, 5
 
 
 def orders() -> list[pa.Table]:
@@ -71,7 +71,7 @@ def watched(spark: SparkSession) -> Iterator[dict[int, list[int]]]:
 
     def watch() -> None:
         moment = 0
-        while not done.wait(0.02):
+        while not done.wait(0.05):
             for pid, used in workers(spark).items():
                 taken[pid] += [0] * (moment - len(taken[pid])) + [used]
             moment += 1
