@@ -16,6 +16,7 @@ import argparse
 import ast
 import os
 import random
+import shlex
 import shutil
 import subprocess
 import sys
@@ -35,6 +36,11 @@ from cosmic_ray.work_item import MutationSpec, WorkResult
 ROOT = Path(__file__).parent.parent
 MUTATED = ("src/watersmeet/operators", "src/watersmeet/state")
 TESTS = ("tests/state", "tests/rows", "tests/operators", "tests/conformance", *MUTATED)
+#: What is only one family's is run by no other tests.
+OF_FAMILY = {
+    "enrich": ("tests/operators/enrich",),
+    "ring": ("tests/operators/ring", "tests/conformance/test_ring.py"),
+}
 #: A fault that makes the tests take that many times as long counts as noticed: it may never end.
 PATIENCE = 4
 
@@ -49,7 +55,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(suffix="-mutants") as folder:
         first = copied(Path(folder) / "first")
         started = time.monotonic()
-        subprocess.run(test_command(()), cwd=first, env=environment(first), check=True)
+        subprocess.run(test_command(TESTS), cwd=first, env=environment(first), check=True)
         limit = PATIENCE * (time.monotonic() - started) * options.processes
         drawn = sample(first, options.only, options.count, options.seed)
         print(f"{len(drawn)} faults, seed {options.seed}; at most {limit:.0f} s each", flush=True)
@@ -65,18 +71,18 @@ def copied(to: Path) -> Path:
     return to
 
 
-def test_command(first: Iterable[Path]) -> list[str]:
-    """All tests, some of them first. (Pytest runs no test twice.)"""
+def test_command(tests: Iterable[str]) -> list[str]:
     options = ["-x", "-q", "-m", "not spark", "-p", "no:cacheprovider", "--no-header"]
-    return [sys.executable, "-m", "pytest", *options, *map(str, first), *TESTS]
+    return [sys.executable, "-m", "pytest", *options, *tests]
 
 
-def nearest(module: Path, checkout: Path) -> list[Path]:
-    """The module, for its doctests, and the test files with its name: they tell soonest."""
+def tests_of(module: Path, checkout: Path) -> list[str]:
+    """The tests that may run a module. First the module itself, for its doctests, and test files
+    with its name: they tell soonest. (Pytest runs no test twice.)"""
     files = (checkout / "tests").rglob(f"test_*{module.stem}*.py")
-    return [
-        path.relative_to(checkout) for path in (module, *sorted(files)) if "spark" not in path.parts
-    ]
+    near = [path for path in (module, *sorted(files)) if "spark" not in path.parts]
+    others = OF_FAMILY.get(module.parent.name, TESTS)
+    return [*(str(path.relative_to(checkout)) for path in near), *others]
 
 
 def environment(checkout: Path) -> dict[str, str]:
@@ -181,8 +187,7 @@ def notice(fault: MutationSpec, folder: Path, limit: float) -> WorkResult:
         end_pos=fault.end_pos,
         operator_args=fault.operator_args,
     )
-    near = nearest(here.module_path, own)
-    command = " ".join(f"'{part}'" for part in test_command(near))
+    command = shlex.join(test_command(tests_of(here.module_path, own)))
     return mutate_and_test([here], command, limit)
 
 
