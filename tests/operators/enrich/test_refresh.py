@@ -21,6 +21,7 @@ from tests.conformance.join import at, table
 from tests.conformance.strategies import INSTANT, examples, until_shown
 from tests.conformance.ways import Disturbance
 from tests.operators.enrich.enrichment import UNHURRIED, Enrichment, disturbed
+from watersmeet.operators.enrich.state import INCREMENTING, PHASE_OUT, SWITCHING
 from watersmeet.spec.enrich import ENRICH_TYPES
 from watersmeet.testing import LocalEnrich, LocalStream
 
@@ -68,14 +69,23 @@ def test_a_newer_version_takes_effect_between_two_steps(tmp_path: Path) -> None:
     assert local.counters.hits == 3
 
 
-def test_cached_keys_stay_cached_with_what_the_newer_version_has(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("keys", "last", "phase"),
+    [([1], 1, INCREMENTING), ([1], 3, SWITCHING), ([3], 1, PHASE_OUT)],
+)
+def test_cached_keys_stay_cached_with_what_the_newer_version_has(
+    tmp_path: Path, keys: list[int], last: int, phase: str
+) -> None:
+    # Given two cached keys, in any phase,
     local = changing().start(str(tmp_path))
     for second in range(4):
         local.batch(rows([1, 1, 1, 2, 2, 2], second))
     assert local.counters.cached_keys == 2
-    # Given a version in which one of them has more rows, and the other none,
+    local.batch(rows(keys, 4))
+    # and a version in which one of them has more rows, and the other none,
     local.refresh(prices(1, [1, 1, 1, 5, 6, 7]))
-    local.batch(rows([3], 5))
+    local.batch(rows([last], 5))
+    assert local.run.state(0).progress.phase == phase
     found = local.batch(rows([1, 2], 6))
     # when it takes effect, then both are answered from the cache, as it has them.
     assert local.counters.hits == 2
