@@ -27,6 +27,7 @@ import numpy as np
 import pyarrow as pa
 
 from experiments.semi_stream.datasets import Dataset
+from watersmeet.rows.shard import Shard
 from watersmeet.spec.enrich import EnrichTuning
 from watersmeet.testing import LocalEnrich, LocalStream
 
@@ -87,7 +88,7 @@ def _run(
         partitions = 40 if memory is None else math.ceil(BUFFERS * size / memory)
     with tempfile.TemporaryDirectory() as folder:
         local = _started(dataset, size // partitions, folder, memory, cached, policy or {})
-        partitions = len(local.staged.shard(0))
+        partitions = len(local.staged.shard(Shard()))
         buffer = size / partitions
         room = None if memory is None else max(memory - buffer, ROW_BYTES * partitions)
         count = float(rows or 2 * (room or 0) / ROW_BYTES / partitions)

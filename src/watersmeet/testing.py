@@ -47,7 +47,7 @@ from watersmeet.errors import (
 from watersmeet.operators.base import END_OF_TIME, Chunk, Counters, Operator, merged
 from watersmeet.operators.enrich.layout import EnrichLayout
 from watersmeet.operators.enrich.layout import lay_out as lay_out_enrich
-from watersmeet.operators.enrich.staged import StagedTable, Versions, stage
+from watersmeet.operators.enrich.staged import StagedTable, Versions, combine, stage
 from watersmeet.operators.enrich.step import Enrich
 from watersmeet.operators.equi.layout import lay_out
 from watersmeet.operators.equi.step import EquiJoin
@@ -469,6 +469,13 @@ class LocalEnrich:
     def refresh(self, table: pa.Table) -> None:
         """Another version of the table, for the steps after the next one."""
         self._versions().set(self.stage(table).version)
+
+    def append(self, rows: pa.Table) -> None:
+        """Another version of the table, for the steps after the next one: it has these rows
+        besides those of the current version, which are not staged again."""
+        current = self._versions().current() or self.staged
+        newer = combine(tempfile.mkdtemp(dir=self.folder), [current, self.stage(rows)])
+        self._versions().set(newer.version)
 
     def _versions(self) -> Versions:
         return Versions(self.folder, "table")

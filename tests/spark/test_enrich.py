@@ -172,6 +172,35 @@ def test_a_query_that_starts_again_finds_its_table_and_its_rows(
     assert again == made
 
 
+def test_a_checkpoint_keeps_its_number_of_shards(
+    spark: SparkSession, tmp_path: Path, stage: str
+) -> None:
+    # Given a query that has been started with two shuffle partitions,
+    batches, master = views(6), products()
+    as_table(spark, tmp_path / "products", master)
+
+    def query(session: SparkSession) -> StreamingQuery:
+        streamed = read(session, tmp_path / "views")
+        stream = wm.stream(streamed, "views", time="seen", delay="10 seconds")
+        given = session.read.parquet(str(tmp_path / "products"))
+        planned = wm.plan_enrich(stream, given, on="product", how="left", stage=stage)
+        return to_files(small(planned).dataframe(), tmp_path)
+
+    write(tmp_path / "views", batches[:3])
+    query(spark)
+    # when it goes on in a session with three,
+    write(tmp_path / "views", batches[3:], first=3)
+    other = spark.newSession()
+    other.conf.set("spark.sql.shuffle.partitions", "3")
+    other.conf.set("spark.sql.session.timeZone", "UTC")
+    again = query(other)
+    # then its two shards find all rows of a table that was staged for three.
+    found = table(spark.read.parquet(str(tmp_path / "out")))
+    assert_same_rows(found, expected(batches, master, "left"))
+    assert len(staged_tables(stage)) == 2
+    assert sum(step.hits for step in wm.metrics(again)) > 0
+
+
 def test_queries_over_one_table_share_it_and_others_do_not(
     spark: SparkSession, tmp_path: Path, stage: str
 ) -> None:
@@ -232,15 +261,20 @@ def test_an_empty_table(spark: SparkSession, tmp_path: Path, stage: str, how: st
     assert_same_rows(found, expected(batches, master, how))
 
 
+@pytest.mark.parametrize("on", ["product", None])
 def test_a_batch_of_rows_is_enriched_in_one_run(
-    spark: SparkSession, tmp_path: Path, stage: str
+    spark: SparkSession, tmp_path: Path, stage: str, on: str | None
 ) -> None:
+    # Given a key, or an equality in the condition that becomes the key,
     batches, master = views(2), products()
     write(tmp_path / "views", batches)
     rows = wm.stream(spark.read.parquet(str(tmp_path / "views")), "views")
     given = wm.stream(as_table(spark, tmp_path / "products", master), "products")
     where = "views.view % 2 = 0 AND products.price < 10"
-    found = table(wm.enrich(rows, given, on="product", how="left", where=where, stage=stage))
+    whole = where if on else f"views.product = products.product AND {where}"
+    planned = wm.plan_enrich(rows, given, on=on, how="left", where=whole, stage=stage)
+    assert planned.plan.spec.keys == (("product",), ("product",))
+    found = table(planned.dataframe())
     streams = {
         "views": Stream(pa.concat_tables(batches), ["product"]),
         "products": Stream(master, ["product"]),
@@ -310,7 +344,7 @@ def test_only_idle_tables_of_ours_are_removed(tmp_path: Path) -> None:
     for name in (now, hours, days, superseded, kept, "something-else"):
         (tmp_path / name).mkdir()
     for name in (superseded, kept):
-        StagedTable(str(tmp_path / name)).supersede()
+        StagedTable(str(tmp_path / name)).supersede(StagedTable(str(tmp_path / now)))
     StagedTable(str(tmp_path / kept)).keep()
     for name in (hours, superseded, kept):
         os.utime(tmp_path / name, (time.time() - 7200,) * 2)

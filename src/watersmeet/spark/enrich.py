@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -25,8 +24,7 @@ from watersmeet.spark.inputs import WATERMARK, quoted
 from watersmeet.spark.query import Hop, Source, run
 from watersmeet.spark.refreshing import Refresher, check_columns
 from watersmeet.spark.result import result_schema
-from watersmeet.spark.staging import stage
-from watersmeet.spark.table_identity import Identity, identity
+from watersmeet.spark.staging import Staging
 from watersmeet.spec.enrich import EnrichPolicy, EnrichSpec, TableSize
 
 STAGE_FOLDER = "spark.watersmeet.stage.folder"
@@ -58,9 +56,13 @@ def build(
     stream = spec.streams[STREAM]
     own_delay = spec.streaming and stream.time is not None and not stream.watermarked
     rows = encoded(inputs.stream, layout.inputs[STREAM].rows)
+
+    def resized(shards: int) -> Enrich:
+        return Enrich(layout.on(shards), staged, versions)
+
     results = run(
         [Source(rows, ByKey(), spec.delay if own_delay else None)],
-        [Hop(Enrich(layout, staged, versions))],
+        [Hop(Enrich(layout, staged, versions), resized=resized)],
         result_schema(spec, [inputs.stream, inputs.table]),
         name=spec.name,
         shards=policy.shards,
@@ -91,7 +93,8 @@ def found(
     spec: EnrichSpec, policy: EnrichPolicy, predicate: Predicate | None, inputs: Inputs
 ) -> TableSize | None:
     """What there is of the table, if it has been staged."""
-    name = _identity(layout_of(spec, policy, predicate, inputs), inputs.table).version
+    staging = _staging(layout_of(spec, policy, predicate, inputs), inputs)
+    name = staging.identity(inputs.table).version
     return StagedTable(os.path.join(inputs.folder, name)).size()
 
 
@@ -100,24 +103,21 @@ def _staged(
 ) -> tuple[StagedTable, Versions | None]:
     """The table, staged, and its versions if it is staged again and again."""
 
-    def stage_now(table: DataFrame, name: str) -> StagedTable:
-        rows, policy = layout.inputs[TABLE].rows, layout.policy
-        return stage(
-            table, rows, inputs.folder, name, shards=policy.shards, partition=policy.partition
-        )
-
-    def stage_newer(table: DataFrame) -> StagedTable:
-        check_columns(inputs.table, table, {*layout.inputs[TABLE].rows.stored})
-        newer = _identity(layout, table)
-        # Of a table that is not of files nobody can tell whether it has changed.
-        return stage_now(table, newer.version if newer.known else uuid.uuid4().hex)
-
-    known = _identity(layout, inputs.table)
-    staged = stage_now(inputs.table, known.version)
+    staging = _staging(layout, inputs)
+    known = staging.identity(inputs.table)
     if spec.refresh is None:
+        staged = staging.stage(inputs.table)
         staged.keep()
         return staged, None
     versions = Versions(inputs.folder, known.series)
+
+    def stage_newer(table: DataFrame) -> StagedTable:
+        check_columns(inputs.table, table, {*layout.inputs[TABLE].rows.stored})
+        if not staging.identity(table).known:
+            return staging.stage_unknown(table)
+        return staging.stage(table, before=versions.current())
+
+    staged = staging.stage(inputs.table, before=versions.current())
     versions.set(staged.version)
     spark = inputs.table.sparkSession
     refresher = Refresher(inputs.read, stage_newer, versions, lambda: _is_stopped(spark))
@@ -125,9 +125,10 @@ def _staged(
     return staged, versions
 
 
-def _identity(layout: EnrichLayout, table: DataFrame) -> Identity:
+def _staging(layout: EnrichLayout, inputs: Inputs) -> Staging:
     rows, policy = layout.inputs[TABLE].rows, layout.policy
-    return identity(table, rows, shards=policy.shards, partition=policy.partition)
+    # As of a time, all versions of a key must be in one order.
+    return Staging(rows, inputs.folder, policy.shards, policy.partition, in_layers=not layout.as_of)
 
 
 def stage_folder(spark: SparkSession, given: str | None) -> str:

@@ -41,7 +41,7 @@ class Refresher:
             staged = self.stage(self.read())
             self.versions.set(staged.version)
             if before is not None and before != staged:
-                before.supersede()
+                before.supersede(staged)
         except Exception as error:
             with contextlib.suppress(OSError):  # the folder may be gone
                 self.versions.fail(_said(error))

@@ -8,6 +8,9 @@ So a query that starts again finds it, and queries over the same table share it.
 a folder beside that and renamed when it is complete: of two queries that stage the same table at
 the same time, one gets the name and the other uses it.
 
+Of a table whose rows are each from one file, a newer version shares what it can with the one
+before: only files are staged that no layer of that has (:mod:`watersmeet.operators.enrich.source`).
+
 A version that no step has used for a day belongs to no query any more; one that a newer version
 has superseded, after an hour. It is removed when a table is staged in the same folder.
 """
@@ -19,7 +22,7 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -31,7 +34,8 @@ from pyspark.sql import types as T
 
 from watersmeet.errors import StagedTableError
 from watersmeet.operators.enrich.partitions import PartitionWriter
-from watersmeet.operators.enrich.staged import StagedTable, shard_base
+from watersmeet.operators.enrich.source import Source, kept_layers
+from watersmeet.operators.enrich.staged import StagedTable, combine, shard_base
 from watersmeet.rows.columns import CODE, TIME
 from watersmeet.rows.layout import RowLayout
 from watersmeet.rows.shard import shard_numbers
@@ -39,6 +43,8 @@ from watersmeet.rows.types import canonical_rows
 from watersmeet.spark.encode import encoded
 from watersmeet.spark.places import with_places, without_places
 from watersmeet.spark.shards import shard_ids
+from watersmeet.spark.table_files import only
+from watersmeet.spark.table_identity import Identity, identity, version_of
 from watersmeet.spark.worker import settle
 from watersmeet.spec.enrich import TableSize
 
@@ -49,30 +55,95 @@ _WRITTEN = "shard int, folder string, rows long, bytes long, partitions int"
 _OURS = re.compile(r"[0-9a-f]{32}|\.[0-9a-f]{32}-[0-9a-f]{8}")
 
 
-def stage(
-    df: DataFrame, layout: RowLayout, folder: str, name: str, *, shards: int, partition: int
-) -> StagedTable:
-    """The table of that name in a folder; it is staged now if it is not there."""
-    staged = StagedTable(os.path.join(folder, name))
-    if staged.size() is not None:
-        staged.touch()
+@dataclass(frozen=True)
+class Staging:
+    """How a table is staged: its ``layout`` and the ``folder`` of all staged tables, in so many
+    ``shards``, with partitions of about ``partition`` bytes. ``in_layers``: may a version have
+    several layers?"""
+
+    layout: RowLayout
+    folder: str
+    shards: int
+    partition: int
+    in_layers: bool
+
+    def identity(self, table: DataFrame) -> Identity:
+        """What names a table that is staged so."""
+        return identity(table, self.layout, shards=self.shards, partition=self.partition)
+
+    def stage(self, table: DataFrame, *, before: StagedTable | None = None) -> StagedTable:
+        """The table, staged now if it is not there; with what it shares with the version
+        ``before`` it."""
+        known = self.identity(table)
+        staged = StagedTable(os.path.join(self.folder, known.version))
+        if staged.size() is not None:
+            staged.touch()
+            return staged
+        shared = None
+        if before is not None and self.in_layers and known.source is not None:
+            shared = self._shared(table, known.source, before)
+        if shared is None:
+            self._make(staged, lambda folder: self._write_whole(table, folder, known.source))
+        return shared or staged
+
+    def stage_unknown(self, table: DataFrame) -> StagedTable:
+        """A table of which nobody can tell whether it has changed, staged now."""
+        staged = StagedTable(os.path.join(self.folder, uuid.uuid4().hex))
+        self._make(staged, lambda folder: self._write(table, folder, None))
         return staged
-    hidden = os.path.join(folder, f".{name}-{uuid.uuid4().hex[:8]}")
-    try:
-        os.makedirs(hidden)
-        remove_idle(folder)
-        _write(df, layout, hidden, shards=shards, partition=partition)
-        _rename(hidden, staged)
-    except OSError as error:
-        raise _cannot_stage(folder, error) from error
-    except PythonException as error:
-        said = _said_by_task(str(error))
-        if said is None:
-            raise
-        raise StagedTableError(said) from error
-    finally:
-        shutil.rmtree(hidden, ignore_errors=True)
-    return staged
+
+    def _shared(self, table: DataFrame, now: Source, before: StagedTable) -> StagedTable | None:
+        """The table, in layers of which some are of the version before; None if there are none, or
+        a file has changed meanwhile."""
+        known = {layer: layer.source() for layer in before.layers if layer.size() is not None}
+        layers, anew = kept_layers(known, now)
+        if not layers:
+            return None
+        if anew:
+            added = Source(now.series, anew)
+            layer = StagedTable(os.path.join(self.folder, version_of(added)))
+            if layer.size() is None:
+                rows = only(table, anew)
+                if rows is None:
+                    return None
+                self._make(layer, lambda folder: self._write(rows, folder, added))
+            layers.append(layer)
+        staged = StagedTable(os.path.join(self.folder, version_of(now)))
+        self._make(staged, lambda folder: combine(folder, layers))
+        return staged
+
+    def _make(self, staged: StagedTable, write: Callable[[str], object]) -> None:
+        """Write a version in a hidden folder, and give it its name."""
+        hidden = os.path.join(self.folder, f".{staged.version}-{uuid.uuid4().hex[:8]}")
+        try:
+            os.makedirs(hidden)
+            remove_idle(self.folder)
+            write(hidden)
+            _rename(hidden, staged)
+        except OSError as error:
+            raise _cannot_stage(self.folder, error) from error
+        except PythonException as error:
+            said = _said_by_task(str(error))
+            if said is None:
+                raise
+            raise StagedTableError(said) from error
+        finally:
+            shutil.rmtree(hidden, ignore_errors=True)
+
+    def _write_whole(self, table: DataFrame, folder: str, source: Source | None) -> None:
+        """Write all rows of a table. Those of its files are read from just these: another query
+        that uses the same DataFrame may have its files listed anew at any time."""
+        rows = None if source is None else only(table, source.files)
+        if rows is None:
+            self._write(table, folder, None)
+        else:
+            self._write(rows, folder, source)
+
+    def _write(self, table: DataFrame, folder: str, source: Source | None) -> None:
+        """Write all rows of a table, and complete it."""
+        if source is not None:
+            StagedTable(folder).note_source(source)
+        _write(table, self.layout, folder, shards=self.shards, partition=self.partition)
 
 
 def _cannot_stage(folder: str, error: OSError) -> StagedTableError:

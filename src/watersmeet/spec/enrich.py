@@ -6,7 +6,7 @@ comes first, the table second.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from watersmeet.spec.equi import EquiSpec
@@ -121,6 +121,24 @@ class EnrichPolicy:
     switching: float = 1.0
     at_once: float = 100e6
     cores: int | None = None
+
+    def on(self, shards: int) -> EnrichPolicy:
+        """The same, on another number of shards: they share the query's memory.
+
+        >>> planned = EnrichPolicy(4, 100, 100, 200, 64, True, 1 << 20, cores=2)
+        >>> fewer = planned.on(1)
+        >>> fewer.cache, fewer.resident, fewer.piece
+        (400, 800, 128)
+        """
+        before, now = (min(self.cores or count, count) for count in (self.shards, shards))
+        return replace(
+            self,
+            shards=shards,
+            cache=self.cache * self.shards // shards,
+            queue=self.queue * self.shards // shards,
+            resident=self.resident * self.shards // shards,
+            piece=self.piece * before // now,
+        )
 
 
 @dataclass(frozen=True)

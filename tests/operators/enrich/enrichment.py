@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from tests.conformance.strategies import INSTANT, KEY_KINDS, PAYLOADS, KeyKind
 from tests.conformance.ways import Disturbance, spoil_cache
 from tests.oracle import Stream, assert_same_rows, sql_join
 from watersmeet.operators.enrich.counters import EnrichCounters
-from watersmeet.operators.enrich.staged import StagedTable
+from watersmeet.operators.enrich.staged import StagedTable, combine
 from watersmeet.spec.enrich import ACCESSES, EnrichTuning
 from watersmeet.state.store import MemoryStore
 from watersmeet.testing import LocalEnrich, LocalStream
@@ -108,12 +109,19 @@ def run(
     *,
     shards: int = 1,
     before: Mapping[int, Disturbance] | None = None,
+    cuts: Sequence[int] = (),
+    staged_for: int | None = None,
 ) -> Outcome:
     """Run all batches, and one without rows, as Spark does when a stream pauses; ``before[n]``
-    happens before batch n."""
+    happens before batch n. The table is cut into layers, before the rows at ``cuts``, and
+    staged for another number of shards, if one is given."""
     results, counters, phases = [], [], set()
     with tempfile.TemporaryDirectory() as folder:
-        local = enrichment.start(folder, shards=shards)
+        local = enrichment.start(folder, shards=staged_for or shards)
+        if cuts or staged_for:
+            local = enrichment.start(
+                folder, shards=shards, staged=in_layers(local, enrichment, cuts)
+            )
         for number, batch in enumerate([*batches, None]):
             local = disturbed(local, enrichment, batch, (before or {}).get(number))
             results.append(local.batch(batch))
@@ -122,6 +130,13 @@ def run(
                 phases.add(local.run.state(shard).progress.phase)
         assert local.waiting() == 0, "a stream that pauses leaves no row waiting"
     return Outcome(results, counters, phases)
+
+
+def in_layers(local: LocalEnrich, enrichment: Enrichment, cuts: Sequence[int]) -> StagedTable:
+    """The table, staged in layers that begin with its first row and with the rows at ``cuts``."""
+    master, bounds = enrichment.master, sorted({0, *cuts, enrichment.master.num_rows})
+    parts = [master.slice(low, high - low) for low, high in pairwise(bounds)] or [master]
+    return combine(tempfile.mkdtemp(dir=local.folder), [local.stage(part) for part in parts])
 
 
 def disturbed(
@@ -164,6 +179,8 @@ class Run:
     shards: int
     before: dict[int, Disturbance]
     piece: int
+    cuts: list[int]
+    staged_for: int | None
 
 
 @st.composite
@@ -226,6 +243,8 @@ def runs(draw: st.DrawFn, how: str) -> Run:
             st.dictionaries(st.integers(1, count), st.sampled_from(Disturbance), max_size=4)
         ),
         piece=draw(st.sampled_from([1 << 18, 1, 3])),
+        cuts=draw(st.lists(st.integers(0, 40), max_size=3)),
+        staged_for=draw(st.sampled_from([None, None, None, 1, 2, 4, 6])),
     )
 
 

@@ -12,6 +12,7 @@ import pytest
 from tests.operators.enrich.enrichment import Enrichment
 from watersmeet.cost.disk_phase import Reading
 from watersmeet.operators.enrich.access import DiskPhase
+from watersmeet.rows.shard import Shard
 from watersmeet.spec.enrich import EnrichTuning
 from watersmeet.testing import LocalEnrich, LocalStream
 
@@ -62,7 +63,7 @@ def test_the_way_that_has_become_cheaper_is_found(
         ways = []
         for _ in range(60):
             local.batch(STREAM)
-            ways.append(getattr(local.counters, name) / len(local.staged.shard(0)))
+            ways.append(getattr(local.counters, name) / len(local.staged.shard(Shard())))
     # then most partitions are read in the cheaper way in the end, and some are explored.
     assert ways[0] < 0.5
     assert np.mean(ways[-10:]) > 0.9

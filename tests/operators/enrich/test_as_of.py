@@ -20,6 +20,7 @@ from tests.conformance.ways import Disturbance
 from tests.operators.enrich.enrichment import LESS, UNHURRIED, Enrichment, run
 from tests.oracle.compare import multiset
 from watersmeet.rows import encode
+from watersmeet.rows.shard import Shard
 from watersmeet.spec.enrich import ENRICH_TYPES
 from watersmeet.testing import LocalStream
 
@@ -148,7 +149,7 @@ def test_very_many_versions_of_a_key_cost_one_result(tmp_path: Path) -> None:
     prices = pa.table({"k": [1] * count, "since": times, "n": [*range(count)]}, versions)
     policy = {"partition": 1 << 19, "resident": 0}
     local = as_of(stream, prices, "inner", policy=policy).start(str(tmp_path))
-    assert len(local.staged.shard(0)) > 5
+    assert len(local.staged.shard(Shard())) > 5
     wanted = pa.array([5, 100_000, 199_999, 10**9], pa.int64())
     rows = pa.table({"k": [1] * 4, "n": [0] * 4, "t": wanted.view(INSTANT)}, stream)
     found = local.batch(rows).sort_by("t")

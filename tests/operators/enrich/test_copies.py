@@ -11,6 +11,7 @@ from tests.operators.enrich.enrichment import Enrichment
 from tests.oracle import assert_same_rows
 from watersmeet.cost.disk_phase import Reading
 from watersmeet.operators.enrich.copies import Copies
+from watersmeet.rows.shard import Shard
 from watersmeet.spec.enrich import EnrichTuning
 from watersmeet.state.cache import SegmentCache
 from watersmeet.testing import LocalEnrich, LocalStream
@@ -36,10 +37,10 @@ def test_partitions_that_were_read_are_copied_and_the_copies_are_used(tmp_path: 
     given = enrichment("scan")
     local = given.start(str(tmp_path))
     first = local.batch(STREAM)
-    assert (local.counters.copied, local.counters.scanned) == (0, len(local.staged.shard(0)))
+    assert (local.counters.copied, local.counters.scanned) == (0, len(local.staged.shard(Shard())))
     without_partitions(local)
     again = local.batch(STREAM)
-    assert (local.counters.copied, local.counters.scanned) == (len(local.staged.shard(0)), 0)
+    assert (local.counters.copied, local.counters.scanned) == (len(local.staged.shard(Shard())), 0)
     assert_same_rows(first, given.expected([STREAM]))
     assert_same_rows(again, first)
 
@@ -60,7 +61,7 @@ def test_a_partition_is_copied_when_seeks_in_it_have_cost_as_much_as_reading_it(
     tmp_path: Path, enough: bool
 ) -> None:
     local = enrichment("seek").start(str(tmp_path))
-    table = local.staged.shard(0)
+    table = local.staged.shard(Shard())
     copies = Copies(table, SegmentCache(str(tmp_path / "copies"), 1 << 30))
     reading = Reading(seek=1.0, hit=1.0, read=10.0)
     half = int(table.bytes[1] * 5)

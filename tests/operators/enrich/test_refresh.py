@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given as randomly
 from hypothesis import strategies as st
@@ -20,6 +21,7 @@ from tests.conformance.join import at, table
 from tests.conformance.strategies import INSTANT, examples, until_shown
 from tests.conformance.ways import Disturbance
 from tests.operators.enrich.enrichment import UNHURRIED, Enrichment, disturbed
+from watersmeet.operators.enrich.state import INCREMENTING, PHASE_OUT, SWITCHING
 from watersmeet.spec.enrich import ENRICH_TYPES
 from watersmeet.testing import LocalEnrich, LocalStream
 
@@ -67,18 +69,72 @@ def test_a_newer_version_takes_effect_between_two_steps(tmp_path: Path) -> None:
     assert local.counters.hits == 3
 
 
-def test_cached_keys_stay_cached_with_what_the_newer_version_has(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("keys", "last", "phase"),
+    [([1], 1, INCREMENTING), ([1], 3, SWITCHING), ([3], 1, PHASE_OUT)],
+)
+def test_cached_keys_stay_cached_with_what_the_newer_version_has(
+    tmp_path: Path, keys: list[int], last: int, phase: str
+) -> None:
+    # Given two cached keys, in any phase,
     local = changing().start(str(tmp_path))
     for second in range(4):
         local.batch(rows([1, 1, 1, 2, 2, 2], second))
     assert local.counters.cached_keys == 2
-    # Given a version in which one of them has more rows, and the other none,
+    local.batch(rows(keys, 4))
+    # and a version in which one of them has more rows, and the other none,
     local.refresh(prices(1, [1, 1, 1, 5, 6, 7]))
-    local.batch(rows([3], 5))
+    local.batch(rows([last], 5))
+    assert local.run.state(0).progress.phase == phase
     found = local.batch(rows([1, 2], 6))
     # when it takes effect, then both are answered from the cache, as it has them.
     assert local.counters.hits == 2
     assert sorted(versions(found), key=str) == [1, 1, 1, None]
+
+
+def test_rows_that_are_added_are_staged_beside_those_that_are_there(tmp_path: Path) -> None:
+    # Given a cached key, and another one,
+    local = changing().start(str(tmp_path))
+    for second in range(3):
+        local.batch(rows([1, 1, 1], second))
+    assert local.counters.hits == 3
+    # when rows of both are added to the table, and of a new key,
+    local.append(prices(1, [1, 2, 50]))
+    files = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/*/*.arrow")}
+    local.batch(rows([3], 3))
+    # then all of their rows are found, from the cache or not,
+    found = local.batch(rows([1, 2, 3, 50], 4))
+    assert local.counters.hits == 1
+    pairs = sorted(zip(found["k"].to_pylist(), versions(found), strict=True))
+    assert pairs == [(1, 0), (1, 1), (2, 0), (2, 1), (3, 0), (50, 1)]
+    # and the rows that were there are where they were.
+    current = local._versions().current()
+    assert current is not None
+    assert current.layers[0] == local.staged
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/*/*.arrow")} == files
+
+
+def test_a_version_needs_all_of_its_layers(tmp_path: Path) -> None:
+    local = changing().start(str(tmp_path))
+    local.append(prices(1, [50]))
+    current = local._versions().current()
+    assert current is not None
+    size = current.size()
+    assert size is not None
+    assert size.rows == 21
+    # A version that is superseded by one with the same layers keeps these.
+    local.append(prices(2, [51]))
+    newer = local._versions().current()
+    assert newer is not None
+    assert newer.parts - current.parts == {newer, newer.layers[2]}
+    current.supersede(newer)
+    marked = {path.parent.name for path in tmp_path.glob("*/superseded")}
+    assert marked == {current.version}
+    newer.supersede(current)
+    marked = {path.parent.name for path in tmp_path.glob("*/superseded")}
+    assert marked == {newer.version, newer.layers[2].version}
+    shutil.rmtree(current.layers[1].folder)
+    assert current.size() is None
 
 
 def test_a_column_of_the_result_says_which_version_it_is_of(tmp_path: Path) -> None:
@@ -205,16 +261,17 @@ class Life:
     def fits(self, how: str, tables: list[pa.Table]) -> bool:
         """Is this what one of those versions gives?"""
         return any(
-            self.results == expected(how, tables[version]["k"].to_pylist().count(self.key), version)
+            self.results == expected(how, self.key, tables[version])
             for version in range(max(0, self.first - 1), self.last + 1)
         )
 
 
-def expected(how: str, matches: int, version: int) -> Counter[int | None]:
-    """What a row gives that matches so many rows of a version."""
+def expected(how: str, key: int, master: pa.Table) -> Counter[int | None]:
+    """What a row of a key gives that is answered from a table."""
+    matches = versions(master.filter(pc.equal(master["k"], key)))
     if how in ("semi", "anti"):
-        return Counter({None: 1} if (matches > 0) == (how == "semi") else {})
-    return Counter({version: matches} if matches else {None: 1} if how == "left" else {})
+        return Counter({None: 1} if bool(matches) == (how == "semi") else {})
+    return Counter(matches or ([None] if how == "left" else []))
 
 
 @pytest.mark.parametrize("how", ENRICH_TYPES)
@@ -225,10 +282,11 @@ def test_every_row_is_answered_from_one_version(how: str) -> None:
     @randomly(seed=st.integers(0, 2**32), shards=st.integers(1, 2), retry=st.booleans())
     def check(seed: int, shards: int, retry: bool) -> None:
         dice = random.Random(seed)
-        tables = [
-            prices(version, [dice.randrange(16) for _ in range(dice.randrange(30))])
-            for version in range(4)
-        ]
+        tables = [prices(0, drawn_keys(dice))]
+        for version in range(1, 4):
+            added = prices(version, drawn_keys(dice))
+            kept = [tables[-1]] if dice.random() < 0.5 else []
+            tables.append(pa.concat_tables([*kept, added]).combine_chunks())
         given = changing(
             how,
             master=tables[0],
@@ -241,8 +299,21 @@ def test_every_row_is_answered_from_one_version(how: str) -> None:
         for life in lives:
             assert life.fits(how, tables), life
 
-    wanted = ("hits", "waited", "retried", "newer")
+    wanted = ("hits", "waited", "retried", "newer", "layers")
     until_shown(check, lambda: all(shown[name] for name in wanted), str(wanted))
+
+
+def drawn_keys(dice: random.Random) -> list[int]:
+    return [dice.randrange(16) for _ in range(dice.randrange(30))]
+
+
+def refresh(local: LocalEnrich, old: pa.Table, new: pa.Table, shown: Counter[str]) -> None:
+    """Make a table the next version: in one layer, or, if it begins as the old one, in more."""
+    if new.slice(0, old.num_rows).equals(old):
+        shown["layers"] += 1
+        local.append(new.slice(old.num_rows))
+    else:
+        local.refresh(new)
 
 
 def lived(
@@ -259,7 +330,7 @@ def lived(
     for step in range(14):
         if newest < 3 and dice.random() < 0.3:
             newest += 1
-            local.refresh(tables[newest])
+            refresh(local, tables[newest - 1], tables[newest], shown)
         count = dice.randrange(10) if step < 12 else 0
         new = [
             Life(min(dice.randrange(20), dice.randrange(20)), newest, newest, Counter())

@@ -17,6 +17,7 @@ from tests.operators.enrich.enrichment import Enrichment, Run, run, runs
 from tests.oracle import assert_same_rows
 from watersmeet.rows import encode, output
 from watersmeet.rows.encode import encoded
+from watersmeet.rows.shard import Shard
 from watersmeet.spec.enrich import ENRICH_TYPES
 from watersmeet.testing import LocalStream
 
@@ -29,13 +30,26 @@ def test_any_run_gives_what_the_oracle_gives(how: str) -> None:
     @random(case=runs(how))
     def check(case: Run) -> None:
         with mock.patch.object(output, "PIECE", case.piece):
-            outcome = run(case.enrichment, case.batches, shards=case.shards, before=case.before)
+            outcome = run(
+                case.enrichment,
+                case.batches,
+                shards=case.shards,
+                before=case.before,
+                cuts=case.cuts,
+                staged_for=case.staged_for,
+            )
         assert_same_rows(outcome.result, case.enrichment.expected(case.batches))
         shown.update(outcome.phases)
+        if case.staged_for not in (None, case.shards):
+            shown["hits of other shards"] += outcome.total("hits")
+        if case.cuts:
+            shown["hits in layers"] += outcome.total("hits")
+            shown["waited in layers"] += outcome.total("waited")
         for name in ("hits", "waited", "sought", "scanned", "copied", "skipped", "cycles"):
             shown[name] += outcome.total(name)
 
-    wanted = ("hits", "waited", "sought", "scanned", "copied", "skipped", "switching", "phase-out")
+    wanted = ("sought", "scanned", "copied", "skipped", "switching", "phase-out")
+    wanted += ("hits", "waited", "hits in layers", "waited in layers", "hits of other shards")
     until_shown(check, lambda: all(shown[name] for name in wanted), f"all of {wanted}")
 
 
@@ -70,7 +84,7 @@ def test_a_key_with_very_many_master_rows_is_answered_in_pieces(tmp_path: Path) 
         LocalStream(stream.schema), master, "k", policy={"resident": 0, "partition": 1 << 20}
     )
     local = given.start(str(tmp_path))
-    assert len(local.staged.shard(0)) > 10
+    assert len(local.staged.shard(Shard())) > 10
     # when rows of it come, then all results do, a bounded number at a time.
     rows = encoded(stream.to_batches()[0], local.layout.inputs[0].rows)
     results = local.run.step([rows])

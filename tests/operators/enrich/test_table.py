@@ -12,19 +12,19 @@ from watersmeet.errors import StagedTableError
 from watersmeet.operators.enrich.lookup import Visits, master_counts, master_rows
 from watersmeet.operators.enrich.partitions import PartitionWriter
 from watersmeet.operators.enrich.staged import StagedTable, stage
-from watersmeet.operators.enrich.table import TableShard
+from watersmeet.operators.enrich.table import Layer, TableShard
 from watersmeet.rows.columns import CODE, codes_of
 from watersmeet.rows.shard import Shard
 
 
-def written(folder: Path, codes: list[int], *, partition: int) -> TableShard:
+def written(folder: Path, codes: list[int], *, partition: int) -> Layer:
     rows = pa.RecordBatch.from_pydict(
         {CODE: pa.array(codes, pa.int64()), "#1": [f"row {i}" for i in range(len(codes))]}
     )
     writer = PartitionWriter(f"{folder}/", partition)
     writer.add(rows)
     writer.close()
-    return TableShard.open(f"{folder}/")
+    return Layer.open(f"{folder}/")
 
 
 def test_partitions_are_about_equal_and_in_order(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_visits_cover_what_is_wanted_and_count_keys(tmp_path: Path) -> None:
     codes = [*range(100), *[100] * 300, *range(101, 200)]
     table = written(tmp_path, codes, partition=2000)
     wanted = np.array([3, 3, 7, 100, 100, 150, 5000])
-    visits = Visits.of(table, wanted)
+    visits = Visits.of(TableShard((table,)), wanted)
     looked = [
         (int(number), wanted[visits.wanted[low:high]].tolist())
         for number, low, high in zip(visits.partitions, visits.low, visits.high, strict=True)
@@ -84,18 +84,38 @@ def test_master_rows_are_found_and_counted(tmp_path: Path) -> None:
     codes = sorted([*range(0, 300, 3), *[150] * 200])
     table = written(tmp_path, codes, partition=1000)
     wanted = np.array([-5, 0, 1, 3, 150, 297, 298])
-    assert master_counts(table, wanted).tolist() == [0, 1, 0, 1, 201, 1, 0]
-    rows = [*master_rows(table, wanted, piece=500)]
+    assert master_counts(TableShard((table,)), wanted).tolist() == [0, 1, 0, 1, 201, 1, 0]
+    rows = [*master_rows(TableShard((table,)), wanted, piece=500)]
     assert np.concatenate([codes_of(batch) for batch in rows]).tolist() == [0, 3, *[150] * 201, 297]
     assert len(rows) > 10
+
+
+def test_master_rows_of_several_layers_are_found_together(tmp_path: Path) -> None:
+    # Given three layers with some keys in common, of which one has no rows,
+    given = [[*range(0, 300, 3)], [], [150, *[297] * 200, 298, 1000]]
+    layers = [written(tmp_path / str(i), codes, partition=500) for i, codes in enumerate(given)]
+    table = TableShard(tuple(layers))
+    assert len(table) == sum(map(len, layers))
+    assert [len(table.partition(n)) for n in range(len(table))] == [
+        rows for layer in layers for rows in layer.rows
+    ]
+    # when keys are looked up, then those of all layers are found,
+    wanted = np.array([-5, 0, 1, 150, 297, 298, 1000])
+    assert master_counts(table, wanted).tolist() == [0, 1, 0, 2, 201, 1, 1]
+    rows = [*master_rows(table, wanted, piece=500)]
+    found = np.concatenate([codes_of(batch) for batch in rows])
+    assert sorted(found.tolist()) == [0, 150, 150, *[297] * 201, 298, 1000]
+    # and the home of a key is the first partition that may hold it.
+    home = table.home(wanted)
+    assert home[0] == -1
+    assert 0 <= home[1] <= home[3] <= home[4] < len(layers[0]) <= home[5] <= home[6] < len(table)
 
 
 def test_an_empty_shard_holds_nothing(tmp_path: Path) -> None:
     rows = pa.RecordBatch.from_pydict({CODE: pa.array([], pa.int64())})
     staged = stage(rows, str(tmp_path), shards=2, partition=1000)
-    table = staged.shard(0)
-    first, last = table.homes(np.array([1, 2]))
-    assert first.tolist() == last.tolist()
+    table = staged.shard(Shard(0, 2))
+    assert table.home(np.array([1, 2])).tolist() == [-1, -1]
     assert not len(Visits.of(table, np.array([1, 2])).partitions)
     size = staged.size()
     assert size is not None
@@ -108,7 +128,7 @@ def test_a_key_is_staged_in_its_shard_and_a_null_nowhere(tmp_path: Path) -> None
         pa.RecordBatch.from_pydict({CODE: codes}), str(tmp_path), shards=3, partition=1000
     )
     for number in range(3):
-        table = staged.shard(number)
+        table = staged.shard(Shard(number, 3))
         found = np.concatenate([table.partition(p).index.codes for p in range(len(table))])
         assert Shard(number, 3).has(found).all()
         assert len(found) == Shard(number, 3).has(np.arange(1000)).sum()

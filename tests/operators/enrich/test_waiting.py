@@ -12,6 +12,7 @@ from tests.conformance.join import at
 from tests.conformance.strategies import INSTANT
 from tests.operators.enrich.enrichment import UNHURRIED, Enrichment
 from tests.oracle import assert_same_rows
+from watersmeet.rows.shard import Shard
 from watersmeet.testing import LocalEnrich, LocalStream
 
 STREAM = pa.schema([("k", pa.int64()), ("t", INSTANT)])
@@ -42,7 +43,7 @@ def started(given: Enrichment, folder: Path) -> LocalEnrich:
 def test_rows_wait_for_their_partition_and_no_longer_than_allowed(tmp_path: Path) -> None:
     given = waiting(delay="100 seconds")
     local = started(given, tmp_path)
-    partitions = len(local.staged.shard(0))
+    partitions = len(local.staged.shard(Shard()))
     assert partitions > 8
     # Given a hundred rows at a time, an eighth of the table is read in each step,
     came: dict[int, int] = {}

@@ -8,6 +8,7 @@ The files, from the bottom up:
     candidates    pairs of stream rows and master rows, all of a key's or the valid ones
     answers       results for stream rows, given where their master rows are
     lookup        codes are looked up in a table
+    source        the files that its rows are from, and what of it a newer version can keep
     staged        a version of a table, in a folder
     copies        copies of partitions on the host
     access        the disk phase: partitions are sought or scanned for the rows' keys

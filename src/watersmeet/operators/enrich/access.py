@@ -21,7 +21,7 @@ from watersmeet.operators.enrich.counters import EnrichCounters
 from watersmeet.operators.enrich.layout import EnrichLayout
 from watersmeet.operators.enrich.lookup import Visits
 from watersmeet.operators.enrich.state import EnrichState
-from watersmeet.operators.enrich.table import TableShard, in_order
+from watersmeet.operators.enrich.table import TableShard, codes_in_order
 from watersmeet.rows.columns import Bools, Ints, codes_of
 from watersmeet.state.probe import probe
 from watersmeet.state.segment import Segment
@@ -74,8 +74,7 @@ class DiskPhase:
         visits = Visits.of(self._table, codes)
         self._counters.probes += len(visits.wanted)
         self._counters.skipped += len(self._table) - len(visits.partitions)
-        wanted = rows if len(visits.wanted) == len(rows) else rows.take(pa.array(visits.wanted))
-        found = np.zeros(len(wanted), dtype=np.bool_)
+        found = np.zeros(len(rows), dtype=np.bool_)
         scanned = self._scanned(visits)
         order = range(len(visits.partitions))
         for visit in reversed(order) if self._layout.as_of else order:
@@ -88,11 +87,11 @@ class DiskPhase:
                     self._table.read(number)
             with self._watch:
                 partition = copy or self._table.partition(number)
-                fresh = in_order(wanted.slice(low, high - low))
-                ranges = probe(fresh, partition, None, None)
-            mine = low + ranges.searchers
+                wanted = visits.wanted[low:high]
+                ranges = probe(codes_in_order(codes[wanted]), partition, None, None)
+            mine = wanted[ranges.searchers]
             found[mine] = True
-            yield Found(partition, visits.wanted[mine], ranges.low, ranges.high)
+            yield Found(partition, mine, ranges.low, ranges.high)
             finding = self._watch.nanoseconds - began
             if copy is not None:
                 self._counters.copied += 1
@@ -100,9 +99,9 @@ class DiskPhase:
                 self._measure(number, int(visits.keys[visit]), reading.nanoseconds, finding)
                 self._copy(number, partition, finding, scanned=bool(scanned[visit]))
         if self.counts:
-            came = codes[visits.wanted]
-            self._state.tally.note(came, barren=came[~found])
-            self._state.progress.volume += wanted.nbytes
+            asked = np.unique(visits.wanted)  # of a key in several layers, once
+            self._state.tally.note(codes[asked], barren=codes[asked[~found[asked]]])
+            self._state.progress.volume += rows.nbytes * len(asked) / max(len(rows), 1)
 
     def _scanned(self, visits: Visits) -> Bools:
         """Which partitions are scanned, the others being sought."""

@@ -4,7 +4,7 @@ Usually all master rows of a key are candidates. In a join *as of* a time, each 
 at most: the newest version of its key that is not newer than the row. Partitions are in the order
 of (code, time), so the versions of a key are in order too, through all partitions. They are looked
 at from the last partition to the first, and the first version that is found for a row is the
-newest one.
+newest one. (A table for such joins has all rows of a key in one layer.)
 """
 
 from __future__ import annotations

@@ -28,7 +28,6 @@ class Copies:
     def __init__(self, table: TableShard, cache: SegmentCache) -> None:
         self._table = table
         self._cache = cache
-        self._name = hashlib.sha256(table.base.encode()).hexdigest()[:32]
 
     def there(self, partitions: Ints) -> Bools:
         """Of which partitions there is a copy."""
@@ -41,15 +40,18 @@ class Copies:
 
     def sought(self, number: int, nanoseconds: int, partition: Segment, reading: Reading) -> None:
         """Note what seeks in a partition have taken; copy it, if that is enough."""
-        spent = self._table.spent
-        spent[number] += nanoseconds
-        if reading.read is not None and spent[number] > self._table.bytes[number] * reading.read:
+        layer, local = self._table.locate(number)
+        layer.spent[local] += nanoseconds
+        if reading.read is not None and layer.spent[local] > layer.bytes[local] * reading.read:
             self.make(number, partition)
 
     def make(self, number: int, partition: Segment) -> None:
         """Copy a partition."""
-        self._table.spent[number] = 0
+        layer, local = self._table.locate(number)
+        layer.spent[local] = 0
         self._cache.save(self._id(number), Segment(partition.rows, 0, 0))
 
     def _id(self, number: int | np.integer) -> str:
-        return f"{self._name}-{number}"
+        # Versions of a table that share a layer share its copies.
+        layer, local = self._table.locate(int(number))
+        return f"{hashlib.sha256(layer.base.encode()).hexdigest()[:32]}-{local}"

@@ -4,7 +4,7 @@ the spec, and the policy it runs by."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -46,6 +46,12 @@ class EnrichLayout:
     access: str
     fingerprint: str
     policy: EnrichPolicy
+
+    def on(self, shards: int) -> EnrichLayout:
+        """The same join, on another number of shards."""
+        policy = self.policy.on(shards)
+        output = replace(self.output, limit=policy.piece)
+        return replace(self, policy=policy, output=output)
 
     @property
     def pairs(self) -> bool:
@@ -114,14 +120,14 @@ def lay_out(
         retry_beyond=(spec.retry or 0) if spec.streams[STREAM].watermarked else 0,
         caches=spec.tuned.cache,
         access=spec.tuned.access,
-        fingerprint=fingerprint(spec, policy.shards, sorted(layouts[STREAM].stored)),
+        fingerprint=fingerprint(spec, sorted(layouts[STREAM].stored)),
         policy=policy,
     )
 
 
-def fingerprint(spec: EnrichSpec, shards: int, stored: Sequence[str]) -> str:
+def fingerprint(spec: EnrichSpec, stored: Sequence[str]) -> str:
     """What of a query must not change while its checkpoint lives: what decides how waiting rows
-    are stored, and in which shard."""
+    are stored."""
     stream, table = spec.streams
     facts: dict[str, str | list[str]] = {
         "join type": f"{spec.how} enrichment",
@@ -134,7 +140,5 @@ def fingerprint(spec: EnrichSpec, shards: int, stored: Sequence[str]) -> str:
         "time": stream.time or "none",
         "columns": [f"{column.name} {column.type}" for column in stream.columns],
         "stored columns": list(stored),
-        # The table is staged for this number, before the query's own is known.
-        "spark.sql.shuffle.partitions": str(shards),
     }
     return fingerprint_of(facts)

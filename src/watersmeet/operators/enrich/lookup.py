@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.operators.enrich.table import TableShard, in_order
-from watersmeet.rows.columns import CODE, Ints
+from watersmeet.operators.enrich.table import Layer, TableShard, codes_in_order
+from watersmeet.rows.columns import Ints
 from watersmeet.rows.output import PIECE
 from watersmeet.rows.widths import row_bytes, runs
 from watersmeet.state.probe import Ranges, probe, spread
@@ -21,9 +21,9 @@ from watersmeet.state.segment import Segment
 class Visits:
     """Which partitions are read for codes that ascend.
 
-    ``wanted`` are the positions of the codes that may be in the table. For each of the
-    ``partitions``, ``low`` and ``high`` are the range of them that may be there, and ``keys``
-    counts the different codes among those."""
+    ``wanted`` are the positions of the codes that may be in the table, layer after layer; they
+    ascend for each layer. For each of the ``partitions``, ``low`` and ``high`` are the range of
+    them that may be there, and ``keys`` counts the different codes among those."""
 
     wanted: Ints
     partitions: Ints
@@ -33,11 +33,28 @@ class Visits:
 
     @classmethod
     def of(cls, table: TableShard, codes: Ints) -> Visits:
-        first, last = table.homes(codes)
+        visits, wanted = [], 0
+        for start, layer in zip(table.starts, table.layers, strict=True):
+            some = cls._in_layer(layer, codes)
+            visits.append(
+                (
+                    some.wanted,
+                    start + some.partitions,
+                    wanted + some.low,
+                    wanted + some.high,
+                    some.keys,
+                )
+            )
+            wanted += len(some.wanted)
+        return cls(*map(np.concatenate, zip(*visits, strict=True)))
+
+    @classmethod
+    def _in_layer(cls, layer: Layer, codes: Ints) -> Visits:
+        first, last = layer.homes(codes)
         wanted = np.flatnonzero(first < last)
         first, last, codes = first[wanted], last[wanted], codes[wanted]
         # Both ascend with the codes, so that the codes of a partition are a range.
-        numbers = np.arange(len(table))
+        numbers = np.arange(len(layer))
         low = np.searchsorted(last, numbers, side="right")
         high = np.searchsorted(first, numbers, side="right")
         needed = np.flatnonzero(low < high)
@@ -61,7 +78,7 @@ def master_counts(table: TableShard, codes: Ints) -> Ints:
 
 
 def master_rows(table: TableShard, codes: Ints, *, piece: int) -> Iterator[pa.RecordBatch]:
-    """The rows of some different codes, which ascend, in order, in pieces."""
+    """The rows of some different codes, which ascend, in pieces: in order, layer after layer."""
     for partition, _, ranges in _ranges(table, codes):
         for _, places in spread(ranges.low, ranges.high, PIECE):
             for run in runs(row_bytes(partition.rows, places), len(places), piece):
@@ -74,6 +91,6 @@ def _ranges(table: TableShard, codes: Ints) -> Iterator[tuple[Segment, Ints, Ran
     visits = Visits.of(table, codes)
     for number, low, high in zip(visits.partitions, visits.low, visits.high, strict=True):
         positions = visits.wanted[low:high]
-        wanted = pa.RecordBatch.from_pydict({CODE: pa.array(codes[positions])})
         partition = table.partition(int(number))
-        yield partition, positions, probe(in_order(wanted), partition, None, None)
+        wanted = codes_in_order(codes[positions])
+        yield partition, positions, probe(wanted, partition, None, None)

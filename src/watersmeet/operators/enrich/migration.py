@@ -36,7 +36,7 @@ from watersmeet.operators.enrich.hot_keys import KEY_BYTES, HotKeys, discard
 from watersmeet.operators.enrich.layout import EnrichLayout
 from watersmeet.operators.enrich.lookup import master_counts, master_rows
 from watersmeet.operators.enrich.state import INCREMENTING, PHASE_OUT, SWITCHING, EnrichState
-from watersmeet.operators.enrich.table import TableShard
+from watersmeet.operators.enrich.table import TableShard, ascending
 from watersmeet.rows.columns import Bools, Ints, codes_of, concat
 
 #: Keys leave the cache in every tenth cycle only, so that their frequency is well known.
@@ -165,17 +165,17 @@ class Migration:
 def merged(
     old: Iterator[pa.RecordBatch], new: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of two iterators that each ascend by code, and have no code in common, in one that
-    does. The rows of ``new`` are held in memory."""
+    """Rows of two iterators in one that ascends by code: those of ``old``, which do, and those of
+    ``new``, which do layer by layer and are held in memory. They have no code in common."""
     held = [batch for batch in new if len(batch)]
-    rows = concat(held) if held else None
+    rows = ascending(concat(held)) if held else None
     for batch in old:
         if rows is None or not len(batch):
             yield batch
             continue
         stop = int(np.searchsorted(codes_of(rows), codes_of(batch)[-1]))
         both = concat([batch, rows.slice(0, stop)])
-        yield both.take(pa.array(np.argsort(codes_of(both), kind="stable")))
+        yield ascending(both)
         rows = rows.slice(stop)
     if rows is not None:
         yield rows

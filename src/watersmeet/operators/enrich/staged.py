@@ -1,11 +1,16 @@
 """A staged table: one version of a table, as files that are made once and then only read.
 
-    <folder>/table.json       what there is, in all; it is written last
+    <folder>/table.json       what there is, in all, and its layers; it is written last
     <folder>/<shard>/...      the rows of a shard, as partitions (:mod:`.partitions`)
+    <folder>/source.json      the files that the rows are from, if that is known
 
 Invariant: the rows of a key are in the shard to which the stream's rows of that key go, because
 both are dealt by the same hash of the code (:mod:`watersmeet.rows.shard`). A folder without
 ``table.json`` is not complete, and nobody reads it.
+
+**Layers.** A version is one layer, with the rows in its own folder; or it is several, each of them
+a version of its own in a folder beside it, and it has all of their rows. So a version that has
+further rows than another one shares the other's files.
 """
 
 from __future__ import annotations
@@ -13,23 +18,29 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import math
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.operators.enrich.partitions import PartitionWriter
+from watersmeet.operators.enrich.source import Source
 from watersmeet.operators.enrich.table import TableShard
 from watersmeet.rows.columns import CODE, TIME, codes_of, times_of
 from watersmeet.rows.route import ByKey
+from watersmeet.rows.shard import Shard
 from watersmeet.spec.enrich import TableSize
 from watersmeet.state.index import sort_order
 
 #: The format of the files. A change after which old files cannot be read raises it.
-FORMAT = 1
+FORMAT = 2
 _SUMMARY = "table.json"
+_SOURCE = "source.json"
 #: A version that no step has used for this many seconds belongs to a query that has ended.
 IDLE_SECONDS = 24 * 3600
 #: ... and one that has been superseded by a newer one, for this many.
@@ -112,25 +123,50 @@ class StagedTable:
         """What names this version."""
         return os.path.basename(self.folder)
 
-    def shard(self, number: int) -> TableShard:
-        """The rows of one shard."""
-        return TableShard.open(shard_base(self.folder, number))
+    @property
+    def layers(self) -> list[StagedTable]:
+        """The versions whose rows it has: itself, or others."""
+        names = self._summary().get("layers", [])
+        beside = os.path.dirname(self.folder)
+        return [StagedTable(os.path.join(beside, name)) for name in names] or [self]
+
+    @property
+    def parts(self) -> set[StagedTable]:
+        """The folders that it needs: its own, and those of its layers."""
+        return {self, *self.layers}
+
+    def shard(self, shard: Shard) -> TableShard:
+        """The rows of one shard of the stream. If the table was staged for another number of
+        shards, they may be in several of its own; these may then have other rows too, which no row
+        of this shard asks for."""
+        size = self.size()
+        staged = shard.count if size is None else size.shards
+        # Both are the same hash modulo a number: so they agree modulo what divides both.
+        common = math.gcd(staged, shard.count)
+        numbers = range(shard.number % common, staged, common)
+        return TableShard.open(
+            [shard_base(layer.folder, number) for layer in self.layers for number in numbers]
+        )
 
     def size(self) -> TableSize | None:
-        """What there is; None if the folder is not complete, or of another format."""
-        try:
-            with open(os.path.join(self.folder, _SUMMARY)) as file:
-                known = json.load(file)
-        except (OSError, ValueError):
+        """What there is; None if a folder is not complete, or of another format."""
+        if any(part._summary().get("format") != FORMAT for part in self.parts):
             return None
-        return TableSize(**known) if known.pop("format", None) == FORMAT else None
+        return TableSize(**self._summary()["size"])
 
-    def complete(self, size: TableSize) -> None:
-        """Note that all files are there."""
-        path = os.path.join(self.folder, _SUMMARY)
-        with open(f"{path}.tmp", "w") as file:
-            json.dump({"format": FORMAT, **asdict(size)}, file)
-        os.replace(f"{path}.tmp", path)
+    def complete(self, size: TableSize, layers: Sequence[StagedTable] = ()) -> None:
+        """Note that all files are there; or, with ``layers``, that it is these."""
+        names = [layer.version for layer in layers]
+        self._write(_SUMMARY, {"format": FORMAT, "size": asdict(size), "layers": names})
+
+    def source(self) -> Source | None:
+        """What its rows are from, if that is known."""
+        known = self._read(_SOURCE)
+        return Source.of(known) if known else None
+
+    def note_source(self, source: Source) -> None:
+        """Note what its rows are from."""
+        self._write(_SOURCE, source.plain())
 
     def used_at(self) -> float:
         """When it was used last, or its folder made, in seconds since 1970."""
@@ -145,13 +181,18 @@ class StagedTable:
         limit = SUPERSEDED_SECONDS if superseded else IDLE_SECONDS
         return time.time() - self.used_at() > limit
 
-    def supersede(self) -> None:
-        """Note that a newer version has taken its place."""
-        self._mark(_SUPERSEDED)
+    def supersede(self, newer: StagedTable) -> None:
+        """Note that a newer version has taken its place; what that has of it stays."""
+        for part in self.parts - newer.parts:
+            part._mark(_SUPERSEDED)
+        for part in newer.parts:
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(part.folder, _SUPERSEDED))
 
     def keep(self) -> None:
         """Note that a query uses it that does not look for newer versions."""
-        self._mark(_KEPT)
+        for part in self.parts:
+            part._mark(_KEPT)
 
     def _has(self, name: str) -> bool:
         return os.path.exists(os.path.join(self.folder, name))
@@ -162,9 +203,45 @@ class StagedTable:
 
     def touch(self) -> None:
         """Note that it is in use."""
-        with contextlib.suppress(OSError):
-            if time.time() - self.used_at() > _TOUCH_SECONDS:
-                os.utime(os.path.join(self.folder, _SUMMARY))
+        for part in self.parts:
+            with contextlib.suppress(OSError):
+                if time.time() - part.used_at() > _TOUCH_SECONDS:
+                    os.utime(os.path.join(part.folder, _SUMMARY))
+
+    def _summary(self) -> dict[str, Any]:
+        return self._read(_SUMMARY)
+
+    def _read(self, name: str) -> dict[str, Any]:
+        """What a file says; nothing if it is not there."""
+        try:
+            with open(os.path.join(self.folder, name)) as file:
+                known = json.load(file)
+        except (OSError, ValueError):
+            return {}
+        return known if isinstance(known, dict) else {}
+
+    def _write(self, name: str, known: dict[str, Any]) -> None:
+        path = os.path.join(self.folder, name)
+        with open(f"{path}.tmp", "w") as file:
+            json.dump(known, file)
+        os.replace(f"{path}.tmp", path)
+
+
+def combine(folder: str, layers: Sequence[StagedTable]) -> StagedTable:
+    """A version with the rows of several others, which are in folders beside it."""
+    sizes = [size for layer in layers if (size := layer.size()) is not None]
+    assert len(sizes) == len(layers), "a layer is complete"
+    combined = StagedTable(folder)
+    combined.complete(
+        TableSize(
+            sizes[0].shards,
+            rows=sum(size.rows for size in sizes),
+            bytes=sum(size.bytes for size in sizes),
+            partitions=sum(size.partitions for size in sizes),
+        ),
+        [part for layer in layers for part in layer.layers],
+    )
+    return combined
 
 
 def shard_base(folder: str, number: int) -> str:

@@ -39,7 +39,7 @@ from watersmeet.operators.enrich.migration import Migration
 from watersmeet.operators.enrich.retry import Retry
 from watersmeet.operators.enrich.staged import StagedTable, Versions
 from watersmeet.operators.enrich.state import EnrichState, averaged
-from watersmeet.operators.enrich.table import TableShard
+from watersmeet.operators.enrich.table import TableShard, ascending
 from watersmeet.operators.enrich.turn import Turn
 from watersmeet.operators.enrich.waiting import ARRIVED, arrived_of
 from watersmeet.rows.columns import codes_of, has_code
@@ -95,7 +95,7 @@ class Enrich:
         """Results of one micro-batch, in pieces."""
         staged = self._version(state)
         staged.touch()
-        table = staged.shard(state.shard.number)
+        table = staged.shard(state.shard)
         step = Step.begin(self.layout, table, staged.version, state, counters, watermark)
         for results in step.results(chunks, watermark):
             counters.results += len(results)
@@ -252,8 +252,7 @@ class Step:
         if self.state.progress.pace is None:
             yield from self.disk.answers(rows, self._unmatched)
         else:
-            first, last = self.table.homes(codes_of(rows))
-            absent = first == last
+            absent = self.table.home(codes_of(rows)) < 0
             yield from answers(self.layout, rows, (), only=absent, unmatched=self._unmatched)
             self.state.waiting.add(rows.filter(pa.array(~absent)), self.state.progress.step)
 
@@ -294,8 +293,3 @@ class Step:
         """The results of rows, from the cache or the table."""
         rest = yield from self._from_cache(ascending(rows))
         yield from self.disk.answers(rest, self._unmatched)
-
-
-def ascending(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """The same rows, in the order of their codes."""
-    return rows.take(pa.array(np.argsort(codes_of(rows), kind="stable")))

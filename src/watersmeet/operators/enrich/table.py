@@ -1,11 +1,13 @@
 """One shard of a table, as it was staged: which partitions may hold a key, and their rows.
 
-Invariant: what is opened here is what :mod:`.partitions` has written. A staged table never
-changes; another version of it is another folder.
+A shard is one or more *layers*. Each layer is what :mod:`.partitions` has written: sorted by key
+code, in files that never change. A table to which rows were added has a further layer for them
+(:mod:`.staged`), so a key's rows may be in several layers. The partitions of all layers are
+numbered through, layer after layer.
 
-A key's rows can only be in the partitions whose bounds have its code, and only if the filter of
-the first of them has it. Which partitions those are is known from the index alone. A partition is
-mapped into memory while its rows are used; whoever drops it unmaps it.
+In a layer, a key's rows can only be in the partitions whose bounds have its code, and only if the
+filter of the first of them has it. Which partitions those are is known from the index alone. A
+partition is mapped into memory while its rows are used; whoever drops it unmaps it.
 """
 
 from __future__ import annotations
@@ -13,29 +15,31 @@ from __future__ import annotations
 import mmap
 import os
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
 from watersmeet.errors import StagedTableError
 from watersmeet.operators.enrich.partitions import FILTER, INDEX, filter_places, partition_path
-from watersmeet.rows.columns import Bools, Ints, codes_of, times_of
+from watersmeet.rows.columns import CODE, Bools, Ints, codes_of, times_of
 from watersmeet.state.index import Index
 from watersmeet.state.segment import Segment
 
-#: A process keeps the indexes of this many shards, those that it has opened last.
+#: A process keeps the indexes of this many layers, those that it has opened last.
 _KEPT = 64
-_INDEXES: OrderedDict[str, TableShard] = OrderedDict()
+_INDEXES: OrderedDict[str, Layer] = OrderedDict()
 
 #: A scan reads this many bytes at a time.
 _READ_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class TableShard:
-    """The partitions of one shard, in the order of their codes. ``spent`` is what this process has
-    spent on seeks in each, in nanoseconds (:mod:`.copies`)."""
+class Layer:
+    """Partitions in the order of their codes. ``spent`` is what this process has spent on seeks in
+    each, in nanoseconds (:mod:`.copies`)."""
 
     base: str
     rows: Ints
@@ -50,8 +54,8 @@ class TableShard:
     spent: np.ndarray
 
     @classmethod
-    def open(cls, base: str) -> TableShard:
-        """The shard whose files begin so; its index is kept for the next time."""
+    def open(cls, base: str) -> Layer:
+        """The layer whose files begin so; its index is kept for the next time."""
         kept = _INDEXES.pop(base, None)
         if kept is None:
             kept = cls._read(base)
@@ -61,7 +65,7 @@ class TableShard:
         return kept
 
     @classmethod
-    def _read(cls, base: str) -> TableShard:
+    def _read(cls, base: str) -> Layer:
         index = _mapped(base + INDEX)
         columns = {name: index.column(name).to_numpy() for name in index.schema.names}
         try:
@@ -73,21 +77,6 @@ class TableShard:
     def __len__(self) -> int:
         """The number of partitions."""
         return len(self.rows)
-
-    @property
-    def total_rows(self) -> int:
-        """The rows of all partitions."""
-        return int(self.rows.sum())
-
-    @property
-    def nbytes(self) -> int:
-        """What all partitions take in memory."""
-        return int(self.memory.sum())
-
-    @property
-    def width(self) -> float:
-        """The mean bytes of a row: the paper's v_R."""
-        return self.nbytes / max(self.total_rows, 1)
 
     def homes(self, codes: Ints) -> tuple[Ints, Ints]:
         """The partitions that may hold each code: from the first to before the last. They are
@@ -127,11 +116,85 @@ class TableShard:
             raise _gone(self.path(number), error) from error
 
 
+@dataclass(frozen=True)
+class TableShard:
+    """The layers of one shard."""
+
+    layers: tuple[Layer, ...]
+
+    @classmethod
+    def open(cls, bases: Sequence[str]) -> TableShard:
+        """The shard of the layers whose files begin so."""
+        return cls(tuple(map(Layer.open, bases)))
+
+    def __len__(self) -> int:
+        """The number of partitions."""
+        return sum(map(len, self.layers))
+
+    @cached_property
+    def starts(self) -> Ints:
+        """The number of the first partition of each layer."""
+        counts = [len(layer) for layer in self.layers]
+        return np.cumsum([0, *counts[:-1]])
+
+    @cached_property
+    def bytes(self) -> Ints:
+        """The bytes of the file of each partition."""
+        return np.concatenate([layer.bytes for layer in self.layers])
+
+    @property
+    def nbytes(self) -> int:
+        """What all partitions take in memory."""
+        return sum(int(layer.memory.sum()) for layer in self.layers)
+
+    @property
+    def width(self) -> float:
+        """The mean bytes of a row: the paper's v_R."""
+        return self.nbytes / max(sum(int(layer.rows.sum()) for layer in self.layers), 1)
+
+    def home(self, codes: Ints) -> Ints:
+        """The first partition that may hold each code; -1 if none may."""
+        home = np.full(len(codes), -1)
+        for start, layer in zip(self.starts, self.layers, strict=True):
+            first, last = layer.homes(codes)
+            here = (home < 0) & (first < last)
+            home[here] = start + first[here]
+        return home
+
+    def locate(self, number: int) -> tuple[Layer, int]:
+        """The layer of a partition, and its number there."""
+        at = int(np.searchsorted(self.starts, number, side="right")) - 1
+        return self.layers[at], number - int(self.starts[at])
+
+    def partition(self, number: int) -> Segment:
+        """A partition's rows, mapped into memory, in the order of their codes."""
+        layer, local = self.locate(number)
+        return layer.partition(local)
+
+    def read(self, number: int) -> None:
+        """Read a partition from one end to the other, so that it is in the system's memory."""
+        layer, local = self.locate(number)
+        layer.read(local)
+
+
+def ascending(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The same rows, in the order of their codes; those of one code stay as they are."""
+    codes = codes_of(rows)
+    if (codes[1:] >= codes[:-1]).all():
+        return rows
+    return rows.take(pa.array(np.argsort(codes, kind="stable")))
+
+
 def in_order(rows: pa.RecordBatch) -> Segment:
     """Rows that ascend by (code, time) as a segment whose index they are themselves."""
     order = np.arange(len(rows), dtype=np.int32)
     # Times are not searched here, so their bounds are not needed.
     return Segment(rows, 0, 0).with_index(Index(codes_of(rows), times_of(rows), order))
+
+
+def codes_in_order(codes: Ints) -> Segment:
+    """Codes that ascend as a segment of rows that have nothing else."""
+    return in_order(pa.RecordBatch.from_pydict({CODE: pa.array(codes)}))
 
 
 def _mapped(path: str, size: int | None = None) -> pa.RecordBatch:

@@ -64,9 +64,9 @@ class Turn:
 
         def due(rows: pa.RecordBatch) -> Bools:
             codes = codes_of(rows)
-            first, last = self._table.homes(codes)
+            home = self._table.home(codes)
             # A newer version of the table may have a key no more.
-            chosen: Bools = np.isin(first, partitions) | (first == last)
+            chosen: Bools = np.isin(home, partitions) | (home < 0)
             chosen |= arrived_of(rows) <= oldest
             if watermark is not None:
                 chosen |= times_of(rows) <= watermark
@@ -104,8 +104,8 @@ class Turn:
 
     def _homes(self, codes: Ints) -> Ints:
         """The partitions that may hold some codes: of each, the first one."""
-        first, last = self._table.homes(codes)
-        return np.unique(first[first < last])
+        home = self._table.home(codes)
+        return np.unique(home[home >= 0])
 
     def _wakes_again(self, watermark: int | None) -> bool:
         """Is the shard sure to take another step, whatever comes? A row of this step will move

@@ -1,0 +1,113 @@
+"""The files that a table is read from: which there are, and the rows of only some of them.
+
+A table is read *row by row* if it is one relation over files, with projections and filters above
+it and nothing else. Then each of its rows is from one file, and the rows of some files are the same
+whatever other files there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from watersmeet.operators.enrich.source import File
+
+#: What a plan may have above a relation whose rows it reads one by one.
+_BY_ROW = ("Project", "Filter", "SubqueryAlias")
+
+
+def leaves_of(plan: Any) -> list[Any]:
+    """The leaves of a plan, and of the subqueries in its expressions."""
+    plans = [plan, *_scala(plan.subqueriesAll())]
+    return [leaf for one in plans for leaf in _scala(one.collectLeaves())]
+
+
+def is_of_files(leaf: Any) -> bool:
+    """Is a leaf of a plan a relation over files, as Spark's own formats are?"""
+    if leaf.getClass().getSimpleName() != "LogicalRelation":
+        return False
+    return bool(leaf.relation().getClass().getSimpleName() == "HadoopFsRelation")
+
+
+def read_as(leaf: Any) -> tuple[list[str], list[tuple[str, str]]]:
+    """The paths that a relation was read from, and the options with which."""
+    relation = leaf.relation()
+    paths = sorted(path.toString() for path in _scala(relation.location().rootPaths()))
+    return paths, sorted((pair._1(), pair._2()) for pair in _scala(relation.options().toSeq()))
+
+
+def files_of(leaf: Any) -> frozenset[File]:
+    """The files of a relation, as Spark has listed them."""
+    return _listed(leaf.relation().location())
+
+
+def is_by_row(plan: Any) -> bool:
+    """Is a plan over files read row by row?"""
+    *above, leaf = _line(plan)
+    kinds = {node.getClass().getSimpleName() for node in above}
+    return kinds <= {*_BY_ROW} and is_of_files(leaf) and plan.subqueriesAll().isEmpty()
+
+
+def only(df: DataFrame, files: frozenset[File]) -> DataFrame | None:
+    """The rows of some files of a table that is read row by row; None if one has changed since it
+    was listed."""
+    jdf: Any = df._jdf
+    *above, leaf = _line(jdf.queryExecution().analyzed())
+    location = _index_of(df, leaf.relation(), files)
+    if _listed(location) != files:
+        return None
+    jvm: Any = df.sparkSession._jvm
+    session = df.sparkSession._jsparkSession
+    relation = _with_first(leaf.relation(), location, session)
+    plan = _with_first(leaf, relation)
+    for node in reversed(above):
+        plan = node.withNewChildren(jvm.PythonUtils.toSeq([plan]))
+    rows = jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, plan)
+    return DataFrame(rows, df.sparkSession)
+
+
+def _line(plan: Any) -> list[Any]:
+    """The nodes of a plan from the top down, as long as each has one child."""
+    nodes = [plan]
+    while nodes[-1].children().size() == 1:
+        nodes.append(nodes[-1].children().apply(0))
+    return nodes
+
+
+def _index_of(df: DataFrame, relation: Any, files: frozenset[File]) -> Any:
+    """An index of some files of a relation, with the same values of partition columns."""
+    jvm: Any = df.sparkSession._jvm
+    names = {file.path for file in files}
+    statuses = _scala(relation.location().allFiles())
+    paths = [path for status in statuses if (path := status.getPath()).toString() in names]
+    sources = jvm.org.apache.spark.sql.execution.datasources
+    return sources.InMemoryFileIndex(
+        df.sparkSession._jsparkSession,
+        jvm.PythonUtils.toSeq(paths),
+        relation.options(),
+        jvm.scala.Option.apply(relation.schema()),
+        getattr(getattr(sources, "NoopCache$"), "MODULE$"),
+        jvm.scala.Option.apply(relation.location().partitionSpec()),
+        jvm.scala.Option.apply(None),
+    )
+
+
+def _with_first(case_class: Any, first: Any, *further: Any) -> Any:
+    """A copy of an object of Scala's that has another first field."""
+    fields = [case_class.productElement(i) for i in range(1, case_class.productArity())]
+    return case_class.copy(first, *fields, *further)
+
+
+def _listed(location: Any) -> frozenset[File]:
+    return frozenset(
+        File(status.getPath().toString(), status.getLen(), status.getModificationTime())
+        for status in _scala(location.allFiles())
+    )
+
+
+def _scala(sequence: Any) -> Iterator[Any]:
+    iterator = sequence.iterator()
+    while iterator.hasNext():
+        yield iterator.next()

@@ -1,0 +1,230 @@
+"""A table whose files change: what is staged again, and what is kept."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import watersmeet as wm
+from tests.oracle import Stream, assert_same_rows, sql_join
+from tests.spark.streams import TIMESTAMP, at, read, rows_of, table, write
+from watersmeet.operators.enrich.staged import StagedTable, Versions
+from watersmeet.rows.columns import CODE
+from watersmeet.rows.layout import row_layout
+from watersmeet.rows.shard import Shard
+from watersmeet.spark import staging as staging_module
+from watersmeet.spark.inputs import describe
+from watersmeet.spark.staging import Staging
+from watersmeet.spark.table_identity import relisted
+
+pytestmark = pytest.mark.spark
+
+
+def prices(keys: range, price: float = 1.0) -> pa.Table:
+    return pa.table({"product": [*keys], "price": [price + key for key in keys]})
+
+
+def add(folder: Path, name: str, rows: pa.Table) -> Path:
+    """A file that is there as a whole at any time."""
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(rows, folder / "_hidden")
+    os.replace(folder / "_hidden", folder / name)
+    return folder / name
+
+
+def staging(df: DataFrame, folder: Path, *, in_layers: bool = True) -> Staging:
+    described = describe(df, "products", time=None, delay=None)
+    layout = row_layout(described, ["product"], ["bigint"], needed={*df.columns})
+    return Staging(layout, str(folder), shards=2, partition=4000, in_layers=in_layers)
+
+
+def codes(staged: StagedTable) -> list[int]:
+    """The keys of all rows of a staged table."""
+
+    def partitions() -> Iterator[np.ndarray]:
+        for number in range(2):
+            shard = staged.shard(Shard(number, 2))
+            for partition in range(len(shard)):
+                yield shard.partition(partition).rows.column(CODE).to_numpy()
+
+    return sorted(np.concatenate([np.empty(0, int), *partitions()]).tolist())
+
+
+def test_only_files_that_were_added_are_staged(spark: SparkSession, tmp_path: Path) -> None:
+    # Given a table in folders that are values of a column, read with a filter and a projection,
+    data = tmp_path / "data with space"
+    add(data, "day=1/a b.parquet", prices(range(2000)))
+    small = add(data, "day=2/c%20ü.parquet", prices(range(2000, 2100)))
+    df = spark.read.parquet(str(data)).where("product % 2 = 0")
+    df = df.selectExpr("product", "price + day AS price").alias("p")
+    tables = staging(df, tmp_path / "stage")
+    first = tables.stage(df)
+    assert codes(first) == [*range(0, 2100, 2)]
+    assert first.layers == [first]
+    # when a file is added,
+    add(data, "day=3/d.parquet", prices(range(2001, 2101)))
+    df = relisted(df)
+    second = tables.stage(df, before=first)
+    # then it alone is staged, and the version has all rows.
+    assert second.layers[0] == first
+    assert codes(second.layers[1]) == [*range(2002, 2101, 2)]
+    assert codes(second) == sorted([*range(0, 2100, 2), *range(2002, 2101, 2)])
+    size = second.size()
+    assert size is not None
+    assert size.rows == 1050 + 50
+    # Whoever finds the table later finds this version, without the one before.
+    assert tables.stage(df) == second
+    # When further files are added, those of about this size are staged with them.
+    add(data, "day=3/e.parquet", prices(range(4000, 4100)))
+    third = tables.stage(relisted(df), before=second)
+    assert third.layers[0] == first
+    assert codes(third.layers[1]) == sorted([*range(2002, 2101, 2), *range(4000, 4100, 2)])
+    # When a file is removed, or another one has taken its place, its layer is staged again.
+    small.unlink()
+    add(data, "day=3/e.parquet", prices(range(4000, 4050)))
+    fourth = tables.stage(relisted(df), before=third)
+    assert fourth.layers == [fourth]
+    assert codes(fourth) == sorted(
+        [*range(0, 2000, 2), *range(2002, 2101, 2), *range(4000, 4050, 2)]
+    )
+
+
+def test_a_table_that_is_not_read_row_by_row_is_staged_as_a_whole(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    add(data, "a.parquet", prices(range(1000)))
+
+    def versions(df: DataFrame, *, in_layers: bool = True) -> list[StagedTable]:
+        tables = staging(df, tmp_path / "stage", in_layers=in_layers)
+        first = tables.stage(df)
+        added = add(data, "b.parquet", prices(range(10)))
+        second = tables.stage(relisted(df), before=first)
+        added.unlink()
+        relisted(df)
+        assert second != first
+        return second.layers
+
+    files = spark.read.parquet(str(data))
+    assert len(versions(files)) == 2
+    assert len(versions(files, in_layers=False)) == 1
+    assert len(versions(files.groupBy("product").sum("price").toDF("product", "price"))) == 1
+    assert len(versions(files.join(files.select("product"), "product"))) == 1
+    files.createOrReplaceTempView("restaged_files")
+    greatest = "SELECT * FROM restaged_files WHERE price <= (SELECT max(price) FROM restaged_files)"
+    assert len(versions(spark.sql(greatest))) == 1
+
+
+def test_a_file_that_comes_while_a_table_is_staged_is_for_the_next_version(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a DataFrame whose files another query has listed anew just when it is written,
+    data = tmp_path / "data"
+    add(data, "a.parquet", prices(range(1000)))
+    df = spark.read.parquet(str(data))
+    tables, write_rows = staging(df, tmp_path / "stage"), staging_module._write
+
+    def interrupted(*given: Any, **further: Any) -> None:
+        add(data, "b.parquet", prices(range(1000, 1010)))
+        relisted(df)
+        write_rows(*given, **further)
+
+    monkeypatch.setattr(staging_module, "_write", interrupted)
+    first = tables.stage(df)
+    monkeypatch.undo()
+    # then the new file is not in that version, and once in the next one.
+    assert codes(first) == [*range(1000)]
+    assert codes(tables.stage(relisted(df), before=first)) == [*range(1010)]
+
+
+def test_what_a_table_is_named_after(spark: SparkSession, tmp_path: Path) -> None:
+    # Given a table of texts, and one that another one filters,
+    texts, limits = tmp_path / "texts", tmp_path / "limits"
+    texts.mkdir()
+    (texts / "a.csv").write_text("1,2\n3,4\n")
+    add(limits, "a.parquet", prices(range(3)))
+
+    def csv(**options: str) -> DataFrame:
+        return spark.read.options(**options).schema("product bigint, price int").csv(str(texts))
+
+    def version(df: DataFrame) -> str:
+        return staging(df, tmp_path / "stage").identity(df).version
+
+    # when it is read in another way, then it is another one;
+    assert version(csv()) == version(csv())
+    assert version(csv(header="true")) != version(csv())
+    # and so it is when what it is filtered by has changed.
+    spark.read.parquet(str(limits)).createOrReplaceTempView("restaged_limits")
+    csv().createOrReplaceTempView("restaged_texts")
+    text = "SELECT * FROM restaged_texts WHERE price > (SELECT max(product) FROM restaged_limits)"
+    filtered = spark.sql(text)
+    before = version(filtered)
+    assert before == version(filtered)
+    add(limits, "b.parquet", prices(range(4)))
+    assert version(relisted(filtered)) != before
+
+
+def test_a_query_goes_on_with_rows_that_were_added(spark: SparkSession, tmp_path: Path) -> None:
+    # Given a query over a table of a file,
+    schema = {"product": pa.int64(), "seen": TIMESTAMP, "view": pa.int64()}
+    views = [rows_of([(1, at(0), 0), (77, at(0), 1), (5000, at(0), 2)], **schema)]
+    write(tmp_path / "views", views)
+    add(tmp_path / "products", "a.parquet", prices(range(4000)))
+    stream = wm.stream(read(spark, tmp_path / "views"), "views", time="seen", delay="1 second")
+    planned = wm.plan_enrich(
+        stream,
+        spark.read.parquet(str(tmp_path / "products")),
+        on="product",
+        refresh="1 second",
+        retry="1 hour",
+        stage=str(tmp_path),
+    )
+    small = replace(planned.plan.policy, partition=4000, resident=0, cache=4000)
+    planned = replace(planned, plan=replace(planned.plan, policy=small))
+    writer = planned.dataframe().writeStream.format("memory").queryName("restaged")
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    try:
+        query.processAllAvailable()
+        assert table(spark.table("restaged")).num_rows == 2
+        # when a file is added, with one more row of a key and the first of another,
+        stage = tmp_path / "watersmeet-tables"
+        (current,) = stage.glob("*.current")
+        versions = Versions(str(stage), current.stem)
+        before = versions.current()
+        assert before is not None
+        added = pa.table({"product": [1, 5000], "price": [100.0, 200.0]})
+        add(tmp_path / "products", "b.parquet", added)
+        until = time.time() + 60
+        while versions.current() == before:
+            assert time.time() < until, versions.failure()
+            time.sleep(0.2)
+        for number in range(1, 4):
+            views.append(rows_of([(1, at(10 * number), 10 * number)], **schema))
+            write(tmp_path / "views", views[-1:], first=number)
+            query.processAllAvailable()
+        found = table(spark.table("restaged"))
+    finally:
+        query.stop()
+    # then the version before is a layer of the new one,
+    newer = versions.current()
+    assert newer is not None
+    assert newer.layers[0] == before
+    assert len(newer.layers) == 2
+    assert not (Path(before.folder) / "superseded").exists()
+    # and rows are answered from both, the one that waited for its key too. (The first row after it
+    # may still be answered from the old version.)
+    master = pa.concat_tables([prices(range(4000)), added])
+    rows = pa.concat_tables([views[0].slice(2), *views[2:]])
+    streams = {"views": Stream(rows, ["product"]), "products": Stream(master, ["product"])}
+    late = found.filter(pa.array([view not in (0, 1, 10) for view in found["view"].to_pylist()]))
+    assert_same_rows(late, sql_join(streams))
