@@ -389,3 +389,15 @@ class TestShardState:
         assert [window.rows for window in again.windows] == [0, 3]
         assert numbers(again.windows[1], marked=True) == [2]
         assert again.section == {"settled": 42}
+
+
+def test_rows_that_are_gone_do_not_expire_again(window: Window) -> None:
+    # Given four old rows, one of which is gone, and one with a time far in the future,
+    rows = rows_of([(1, 0)] * 4 + [(1, 100 * LENGTH)])
+    entry = window.add(Segment.of(rows), np.zeros(5, dtype=np.bool_))
+    assert entry is not None
+    window.discard(entry, np.array([2]))
+    # when the old ones are removed, then three have expired.
+    window.compact(until=LENGTH)
+    assert window.rows == 1
+    assert window.expired == 3
