@@ -93,3 +93,20 @@ def test_a_key_with_very_many_master_rows_is_answered_in_pieces(tmp_path: Path) 
     found = pa.Table.from_batches(results)
     of_one = found.filter(pc.equal(found["n"], 1))["x"].to_numpy()
     assert np.array_equal(np.sort(of_one), np.flatnonzero(keys == 50))
+
+
+def test_wide_rows_of_both_sides_are_answered_in_pieces_of_bounded_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given rows of a kilobyte on both sides, of which each meets forty,
+    monkeypatch.setattr(output, "PIECE_BYTES", 20_000)
+    wide = "w" * 1000
+    master = pa.table({"k": [1] * 40, "x": [wide] * 40})
+    stream = pa.table({"k": [1] * 10, "n": [wide] * 10})
+    given = Enrichment(LocalStream(stream.schema), master, "k", policy={"resident": 0})
+    local = given.start(str(tmp_path))
+    rows = encoded(stream.to_batches()[0], local.layout.inputs[0].rows)
+    # then no piece of the 800 kB of results exceeds the limit.
+    results = local.run.step([rows])
+    assert sum(map(len, results)) == 400
+    assert max(batch.nbytes for batch in results) <= 20_000

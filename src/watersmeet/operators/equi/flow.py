@@ -84,6 +84,8 @@ def distinct(codes: Ints) -> float:
     10.0
     >>> distinct(np.random.default_rng(0).integers(0, 100_000, 5000)) > 50_000
     True
+    >>> distinct(np.array([0, 1, 2, 3, 3])), distinct(np.arange(10))
+    (10.0, 100.0)
     """
     codes = codes[:: max(1, len(codes) // _SAMPLE)][:_SAMPLE]
     seen, count = len(np.unique(codes)), len(codes)
