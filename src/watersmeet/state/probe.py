@@ -95,15 +95,22 @@ def spread(low: Ints, high: Ints, size: int) -> Iterator[tuple[Ints, Ints]]:
     >>> [(number.tolist(), place.tolist()) for number, place in spread(low, high, 2)]
     [([0, 0], [4, 5]), ([0, 1], [6, 9])]
     """
-    if len(low) and bool((high - low == 1).all()):
-        for start in range(0, len(low), size):
-            number = np.arange(start, min(start + size, len(low)))
-            yield number, low[start : start + size]
-        return
-    for numbers, first, last in portions(low, high, size):
-        taken = last - first
-        ends = np.cumsum(taken)
-        yield np.repeat(numbers, taken), np.repeat(last - ends, taken) + np.arange(ends[-1])
+    counts = high - low
+    ends = np.cumsum(counts)
+    starts = ends - counts
+    total = int(ends[-1]) if len(ends) else 0
+    single = total == len(low) and bool((counts == 1).all())
+    for start in range(0, total, size):
+        stop = min(start + size, total)
+        if single:
+            yield np.arange(start, stop), low[start:stop]
+            continue
+        first = int(np.searchsorted(ends, start, side="right"))
+        last = int(np.searchsorted(ends, stop, side="left"))
+        numbers = np.arange(first, last + 1)
+        taken = np.minimum(ends[numbers], stop) - np.maximum(starts[numbers], start)
+        first_places = np.repeat(low[numbers] - starts[numbers], taken)
+        yield np.repeat(numbers, taken), first_places + np.arange(start, stop)
 
 
 def portions(low: Ints, high: Ints, size: int) -> Iterator[tuple[Ints, Ints, Ints]]:
