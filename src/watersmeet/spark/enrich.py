@@ -18,12 +18,11 @@ from watersmeet.operators.enrich.staged import StagedTable, Versions
 from watersmeet.operators.enrich.step import Enrich
 from watersmeet.rows.predicate import Predicate
 from watersmeet.rows.route import ByKey
-from watersmeet.spark.arrow import arrow_schema
 from watersmeet.spark.encode import encoded
 from watersmeet.spark.inputs import WATERMARK, quoted
 from watersmeet.spark.query import Hop, Source, run
 from watersmeet.spark.refreshing import Refresher, check_columns
-from watersmeet.spark.result import result_schema
+from watersmeet.spark.result import arrow_schemas, result_schema
 from watersmeet.spark.staging import Staging
 from watersmeet.spec.enrich import EnrichPolicy, EnrichSpec, TableSize
 
@@ -76,17 +75,8 @@ def layout_of(
     spec: EnrichSpec, policy: EnrichPolicy, predicate: Predicate | None, inputs: Inputs
 ) -> EnrichLayout:
     """How rows of the stream and of the table are stored."""
-    frames = (inputs.stream, inputs.table)
-    return lay_out(
-        spec,
-        policy,
-        predicate,
-        schemas=[
-            arrow_schema(df.schema, given.name)
-            for df, given in zip(frames, spec.streams, strict=True)
-        ],
-        output=arrow_schema(result_schema(spec, frames), "result"),
-    )
+    schemas, output = arrow_schemas(spec, (inputs.stream, inputs.table))
+    return lay_out(spec, policy, predicate, schemas=schemas, output=output)
 
 
 def found(

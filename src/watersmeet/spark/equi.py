@@ -12,10 +12,9 @@ from watersmeet.operators.equi.layout import EquiLayout, lay_out
 from watersmeet.operators.equi.step import EquiJoin
 from watersmeet.rows.predicate import Predicate
 from watersmeet.rows.route import ByKey
-from watersmeet.spark.arrow import arrow_schema
 from watersmeet.spark.encode import encoded
 from watersmeet.spark.query import Hop, Source, run
-from watersmeet.spark.result import delay_to_set, result_schema, with_event_time
+from watersmeet.spark.result import arrow_schemas, delay_to_set, result_schema, with_event_time
 from watersmeet.spec.equi import EquiSpec
 from watersmeet.spec.policy import EquiPolicy
 
@@ -50,15 +49,8 @@ def layout_of(
     spec: EquiSpec, policy: EquiPolicy, predicate: Predicate | None, frames: Sequence[DataFrame]
 ) -> EquiLayout:
     """How rows of the streams are stored, and joined."""
-    return lay_out(
-        spec,
-        policy,
-        predicate,
-        schemas=[
-            arrow_schema(df.schema, s.name) for df, s in zip(frames, spec.streams, strict=True)
-        ],
-        output=arrow_schema(result_schema(spec, frames), "result"),
-    )
+    schemas, output = arrow_schemas(spec, frames)
+    return lay_out(spec, policy, predicate, schemas=schemas, output=output)
 
 
 def _resized(layout: EquiLayout, shards: int) -> EquiJoin:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from watersmeet import durations
+from watersmeet.spark.arrow import arrow_schema
 from watersmeet.spark.encode import spark_type
 from watersmeet.spark.inputs import WATERMARK, quoted
 from watersmeet.spec.join import JoinSpec
@@ -26,6 +28,14 @@ def result_schema(spec: JoinSpec, frames: Sequence[DataFrame]) -> T.StructType:
             kind = frames[column.stream].schema[column.column].dataType
         fields.append(T.StructField(column.name, kind))
     return T.StructType(fields)
+
+
+def arrow_schemas(spec: JoinSpec, frames: Sequence[DataFrame]) -> tuple[list[pa.Schema], pa.Schema]:
+    """The columns of each input, and the result's, in Arrow's types."""
+    inputs = [
+        arrow_schema(df.schema, given.name) for df, given in zip(frames, spec.streams, strict=True)
+    ]
+    return inputs, arrow_schema(result_schema(spec, frames), "result")
 
 
 def with_event_time(spec: JoinSpec, results: DataFrame) -> DataFrame:

@@ -11,10 +11,9 @@ from watersmeet.operators.ring.chain import hops_of
 from watersmeet.operators.ring.layout import RingLayout, lay_out, of_hop
 from watersmeet.operators.ring.step import RingHop
 from watersmeet.rows.conditions import Conditions
-from watersmeet.spark.arrow import arrow_schema
 from watersmeet.spark.encode import encoded
 from watersmeet.spark.query import Hop, Source, run
-from watersmeet.spark.result import delay_to_set, result_schema, with_event_time
+from watersmeet.spark.result import arrow_schemas, delay_to_set, result_schema, with_event_time
 from watersmeet.spec.policy import RingPolicy
 from watersmeet.spec.ring import RingSpec
 
@@ -59,15 +58,8 @@ def layout_of(
     frames: Sequence[DataFrame],
 ) -> RingLayout:
     """How rows of the streams are stored, and joined."""
-    return lay_out(
-        spec,
-        policy,
-        conditions,
-        schemas=[
-            arrow_schema(df.schema, s.name) for df, s in zip(frames, spec.streams, strict=True)
-        ],
-        output=arrow_schema(result_schema(spec, frames), "result"),
-    )
+    schemas, output = arrow_schemas(spec, frames)
+    return lay_out(spec, policy, conditions, schemas=schemas, output=output)
 
 
 def fingerprints(layout: RingLayout) -> list[str]:
