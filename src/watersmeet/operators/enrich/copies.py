@@ -11,8 +11,6 @@ time, and decide about time alone, never about a result.
 
 from __future__ import annotations
 
-import hashlib
-
 import numpy as np
 
 from watersmeet.cost.disk_phase import Reading
@@ -54,4 +52,4 @@ class Copies:
     def _id(self, number: int | np.integer) -> str:
         # Versions of a table that share a layer share its copies.
         layer, local = self._table.locate(int(number))
-        return f"{hashlib.sha256(layer.base.encode()).hexdigest()[:32]}-{local}"
+        return f"{layer.name}-{local}"

@@ -213,9 +213,9 @@ class StagedTable:
 
     def _read(self, name: str) -> dict[str, Any]:
         """What a file says; nothing if it is not there."""
+        path = os.path.join(self.folder, name)
         try:
-            with open(os.path.join(self.folder, name)) as file:
-                known = json.load(file)
+            known = _parsed(path, os.stat(path).st_mtime_ns)
         except (OSError, ValueError):
             return {}
         return known if isinstance(known, dict) else {}
@@ -225,6 +225,13 @@ class StagedTable:
         with open(f"{path}.tmp", "w") as file:
             json.dump(known, file)
         os.replace(f"{path}.tmp", path)
+
+
+@functools.lru_cache(maxsize=256)
+def _parsed(path: str, written: int) -> Any:
+    """What a file says that was ``written`` then. Every step asks for it, several times."""
+    with open(path) as file:
+        return json.load(file)
 
 
 def combine(folder: str, layers: Sequence[StagedTable]) -> StagedTable:

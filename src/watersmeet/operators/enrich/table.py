@@ -12,6 +12,7 @@ partition is mapped into memory while its rows are used; whoever drops it unmaps
 
 from __future__ import annotations
 
+import hashlib
 import mmap
 import os
 from collections import OrderedDict
@@ -77,6 +78,11 @@ class Layer:
     def __len__(self) -> int:
         """The number of partitions."""
         return len(self.rows)
+
+    @cached_property
+    def name(self) -> str:
+        """What names it among the layers of all tables."""
+        return hashlib.sha256(self.base.encode()).hexdigest()[:32]
 
     def homes(self, codes: Ints) -> tuple[Ints, Ints]:
         """The partitions that may hold each code: from the first to before the last. They are
