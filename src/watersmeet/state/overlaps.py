@@ -93,13 +93,14 @@ class Prepared:
         rows = known_rows(count, new)
         if len(new) != 1 or not len(rows) or not len(self._rows):
             return None
-        [line, *others] = self._line(_Axis(0))
+        axis = _Axis(0)
+        [line, *others] = self._line(axis)
         if others or not line.exact:
+            return None
+        if self._share(axis, new[0].at(_sample(rows))) * len(self._rows) < LONG:
             return None
         rows = rows[np.argsort(new[0].ends[rows], kind="stable")]
         low, high = line.ranges(new[0].at(rows))
-        if int((high - low).sum()) < LONG * len(rows):
-            return None
         return Runs(rows, low, high, self._rows[line.order])
 
     def _found(self, new: Sequence[Bounds], axes: Sequence[_Axis], size: int) -> Iterator[Pairs]:

@@ -105,9 +105,7 @@ def spread(low: Ints, high: Ints, size: int) -> Iterator[tuple[Ints, Ints]]:
         if single:
             yield np.arange(start, stop), low[start:stop]
             continue
-        first = int(np.searchsorted(ends, start, side="right"))
-        last = int(np.searchsorted(ends, stop, side="left"))
-        numbers = np.arange(first, last + 1)
+        numbers = _reached(ends, start, stop)
         taken = np.minimum(ends[numbers], stop) - np.maximum(starts[numbers], start)
         first_places = np.repeat(low[numbers] - starts[numbers], taken)
         yield np.repeat(numbers, taken), first_places + np.arange(start, stop)
@@ -126,11 +124,17 @@ def portions(low: Ints, high: Ints, size: int) -> Iterator[tuple[Ints, Ints, Int
     total = int(ends[-1]) if len(ends) else 0
     for start in range(0, total, size):
         stop = min(start + size, total)
-        first = int(np.searchsorted(ends, start, side="right"))
-        last = int(np.searchsorted(ends, stop, side="left"))
-        numbers = np.arange(first, last + 1)
+        numbers = _reached(ends, start, stop)
         lows = np.maximum(low[numbers], start - before[numbers])
         yield numbers, lows, np.minimum(high[numbers], stop - before[numbers])
+
+
+def _reached(ends: Ints, start: int, stop: int) -> Ints:
+    """The numbers of the ranges, with such ends one after the other, that have the places from
+    ``start`` to ``stop``."""
+    first = int(np.searchsorted(ends, start, side="right"))
+    last = int(np.searchsorted(ends, stop, side="left"))
+    return np.arange(first, last + 1)
 
 
 def search(

@@ -99,16 +99,16 @@ class Cascade:
         for number in sorted(due, key=lambda number: self._measured[number].rank):
             measured = self._measured[number]
             began = time.perf_counter()
-            holds = self._holding(self._layout.conditions.predicates[number], block)
+            part = block if left is None else block.at(left)
+            holds = self._holding(self._layout.conditions.predicates[number], part)
             took = time.perf_counter() - began
-            measured.pairs += len(block)
+            measured.pairs += len(part)
             measured.passed += len(holds)
             measured.seconds += took
             self._seconds[number] += took
             left = holds if left is None else left[holds]
             if not len(left):
                 break
-            block = block.at(holds)
         assert left is not None, "there is a predicate to apply"
         return left
 
