@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
 from watersmeet.cost import calibration
+from watersmeet.spark import warm
 from watersmeet.spark.session import SETTINGS, check
+from watersmeet.spark.warm import SETTING, warm_up
 
 pytestmark = pytest.mark.spark
 
@@ -52,6 +58,50 @@ def test_workers_run_the_python_that_started_the_session(spark: SparkSession) ->
     version = subprocess.run([found[0], "--version"], capture_output=True, text=True, check=True)
     assert version.stdout.split()[1] == sys.version.split()[0]
     assert found == [sys.executable]
+
+
+def test_workers_that_are_warm_are_those_that_pack_and_join(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """One set of workers for all our functions: with another set of environment variables, Spark
+    would start a second one."""
+    assert warm_up(spark) is None, "this session's workers were started when it was made"
+
+    def processes(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in rows:
+            yield pa.record_batch({"process": [os.getpid()]})
+
+    found = spark.range(0, 64, 1, 2).mapInArrow(processes, "process long").collect()
+    packed = {row.process for row in found}
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    frame = spark.createDataFrame([(1, at)], "k long, at timestamp")
+    here = wm.predicate(_noted(tmp_path), "a", "b")
+    joined = wm.join(
+        [wm.stream(frame, name, time="at") for name in "ab"], on="k", within="1 hour", where=here
+    )
+    assert joined.count() == 1
+    stepped = {int(path.name) for path in tmp_path.iterdir()}
+    assert stepped
+    assert stepped <= packed
+
+
+def _noted(folder: Path) -> Callable[[pa.Table, pa.Table], pa.Array]:
+    def noted(a: pa.Table, b: pa.Table) -> pa.Array:
+        (folder / str(os.getpid())).touch()
+        return pa.array([True] * len(a))
+
+    return noted
+
+
+def test_a_session_may_do_without_warm_workers(spark: SparkSession) -> None:
+    session = spark.newSession()
+    session.conf.set(SETTING, "false")
+    warm._warm.discard(spark.sparkContext)
+    assert warm_up(session) is None
+    thread = warm_up(spark)
+    assert thread is not None
+    thread.join()
+    assert warm_up(spark) is None
 
 
 def test_planning_leaves_the_cache_to_the_workers(spark: SparkSession, tmp_path: Path) -> None:

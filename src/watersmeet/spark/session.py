@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from watersmeet.errors import SessionError
 from watersmeet.spark.python import use_this_python
+from watersmeet.spark.warm import warm_up
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -29,6 +30,9 @@ SETTINGS = {
     # takes twice as long as adding it. So there is none, and capsules are small instead.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
     "spark.sql.execution.arrow.maxRecordsPerBatch": "2048",
+    # Spark keeps workers with short tracebacks apart from those of its stateful operators, which
+    # do not know the setting: two sets of Python processes, each with a second to start.
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
 }
 
 _JAVA_OPTIONS = (
@@ -103,6 +107,7 @@ def local_session(
         builder = builder.config(setting, value)
     spark = builder.getOrCreate()
     _spare_forks(spark)
+    warm_up(spark)
     return spark
 
 
@@ -130,6 +135,7 @@ def _silence(spark: SparkSession) -> None:
 def check(spark: SparkSession) -> None:
     """Refuse a session in which the join could not run."""
     use_this_python(spark)
+    warm_up(spark)
     _silence(spark)
     provider = spark.conf.get(_PROVIDER, None)
     if provider is None or not provider.endswith("RocksDBStateStoreProvider"):

@@ -1,0 +1,59 @@
+"""Python workers that are ready when the first micro-batch needs them.
+
+A worker imports Arrow, pandas, Polars and this package, most of a second of work, and Spark starts
+workers only when their first task is there. On a local master the machine is ours alone: workers
+start beside the JVM's own first steps, which leave it idle at times.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import weakref
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from watersmeet.spark.python import by_value
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: "false": leave the workers to Spark.
+SETTING = "spark.watersmeet.warm"
+_warm: weakref.WeakSet[SparkContext] = weakref.WeakSet()
+_lock = threading.Lock()
+
+
+def warm_up(spark: SparkSession) -> threading.Thread | None:
+    """Have Spark start a Python worker for each core, in the background: the thread that waits
+    for it. None on a cluster, if the workers of this context have been started before, or if the
+    user does not want it."""
+    context = spark.sparkContext
+    wanted = spark.conf.get(SETTING, "true") == "true"
+    with _lock:
+        if context in _warm or not wanted or not str(context.master).startswith("local"):
+            return None
+        _warm.add(context)
+    thread = threading.Thread(target=_start, args=(spark,), name="watersmeet warm-up", daemon=True)
+    thread.start()
+    return thread
+
+
+def _start(spark: SparkSession) -> None:
+    # Whatever is wrong, a query will say it better; and the session may be stopped at any time.
+    with contextlib.suppress(Exception):
+        context = spark.sparkContext
+        context.setJobDescription("watersmeet: start Python workers")
+        cores = context.defaultParallelism
+        rows = spark.range(0, cores, 1, cores).mapInArrow(_import_all, "id long")
+        rows.write.format("noop").mode("overwrite").save()
+
+
+@by_value
+def _import_all(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    from watersmeet.spark import processor  # noqa: F401
+
+    yield from rows
