@@ -76,18 +76,18 @@ class SqlPredicate:
     forgets = True
 
     def mask(self, columns: Sequence[pa.Array]) -> Bools:
-        return self._holds(columns).to_numpy()
+        return self._evaluated(columns, self.expression.fill_null(False))
 
     def satisfying(self, columns: Sequence[pa.Array]) -> Positions:
-        return self._holds(columns).arg_true().to_numpy()
+        return self._evaluated(columns, pl.arg_where(self.expression))
 
-    def _holds(self, columns: Sequence[pa.Array]) -> pl.Series:
+    def _evaluated(self, columns: Sequence[pa.Array], wanted: pl.Expr) -> np.ndarray:
         assert len(columns) == len(self.columns), (
             f"{self.text!r} needs {len(self.columns)} columns, not {len(columns)}"
         )
         table = pa.Table.from_arrays(list(columns), [input_name(*each) for each in self.columns])
         frame = pl.DataFrame(pl.from_arrow(table, rechunk=False))
-        return frame.select(self.expression.fill_null(False)).to_series()
+        return frame.select(wanted).to_series().to_numpy()
 
 
 @dataclass(frozen=True)

@@ -125,6 +125,9 @@ def _opened(pickled: bytes, declare: Callable[[Any], Any] | None) -> Any:
                 pass
 
         return Declaring()
+    # Spark counts on one core for a task, and says so to OpenMP. Polars is to know it too, before
+    # it is imported: workers that each use all cores are in each other's way.
+    os.environ.setdefault("POLARS_MAX_THREADS", os.environ.get("OMP_NUM_THREADS", "1"))
     try:
         kind, fields = pickle.loads(pickled)
     except ModuleNotFoundError as error:

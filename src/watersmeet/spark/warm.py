@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from watersmeet.spark.python import by_value
+from watersmeet.spark.python import Travelling
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,12 +48,12 @@ def _start(spark: SparkSession) -> None:
         context = spark.sparkContext
         context.setJobDescription("watersmeet: start Python workers")
         cores = context.defaultParallelism
-        rows = spark.range(0, cores, 1, cores).mapInArrow(_import_all, "id long")
+        rows = spark.range(0, cores, 1, cores).mapInArrow(_Imports(), "id long")
         rows.write.format("noop").mode("overwrite").save()
 
 
-@by_value
-def _import_all(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    from watersmeet.spark import processor  # noqa: F401
+class _Imports(Travelling):
+    """Rows as they are, once this package has been imported."""
 
-    yield from rows
+    def __call__(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from rows

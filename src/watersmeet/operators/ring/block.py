@@ -72,6 +72,7 @@ class Strung:
     def __init__(self, numbers: _Numbers, runs: Runs, scratch: Scratch) -> None:
         self._numbers = numbers
         self._runs = runs
+        self._count = len(runs)
         self._scratch = scratch
 
     @classmethod
@@ -82,16 +83,15 @@ class Strung:
             yield cls(numbers, part, scratch)
 
     def __len__(self) -> int:
-        return len(self._runs)
+        return self._count
 
     def column(self, stream: int, stored: str, *, again: bool) -> pa.Array:
-        values = self._numbers.of(stream, stored)
+        values, kind = self._numbers.of(stream, stored)
         scratch = self._scratch if again else Scratch()
-        to = scratch.array((stream, stored), values.dtype, len(self))
-        meeting = self._numbers.meeting
-        write = self._runs.strung if stream == meeting.stream else self._runs.repeated
-        buffers = [None, pa.py_buffer(write(values, to))]
-        return pa.Array.from_buffers(meeting.column(stream, stored).type, len(self), buffers)
+        to = scratch.array((stream, stored), values.dtype, self._count)
+        own = stream == self._numbers.meeting.stream
+        write = self._runs.strung if own else self._runs.repeated
+        return pa.Array.from_buffers(kind, self._count, [None, pa.py_buffer(write(values, to))])
 
     def at(self, places: Positions) -> Gathered:
         return Gathered(self._numbers.meeting.sides(*self.pairs(places)))
@@ -107,13 +107,14 @@ class _Numbers:
     def __init__(self, meeting: Meeting, order: Positions) -> None:
         self.meeting = meeting
         self._order = order
-        self._known: dict[tuple[int, str], Values] = {}
+        self._known: dict[tuple[int, str], tuple[Values, pa.DataType]] = {}
 
-    def of(self, stream: int, stored: str) -> Values:
+    def of(self, stream: int, stored: str) -> tuple[Values, pa.DataType]:
+        """A column, and its type in Arrow."""
         if (stream, stored) not in self._known:
-            values = _numbers(self.meeting.column(stream, stored))
-            own = stream == self.meeting.stream
-            self._known[stream, stored] = values[self._order] if own else values
+            column = self.meeting.column(stream, stored)
+            values, own = _numbers(column), stream == self.meeting.stream
+            self._known[stream, stored] = values[self._order] if own else values, column.type
         return self._known[stream, stored]
 
 

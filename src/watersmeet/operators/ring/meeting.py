@@ -20,6 +20,9 @@ from watersmeet.state.lines import Pairs
 #: for each block, as much as stays near. For a function of the user's they get memory of their own:
 #: so much, that the system need not be asked for it each time.
 _NEAR, _OWN = 4 << 20, 512 << 10
+#: Values of pairs that are gathered take about so many bytes at a time: what a function makes of
+#: them then stays near too. It gets at least so many pairs, as a call has its price.
+_GATHERED, _LEAST = 1 << 20, 256
 
 
 class Meeting:
@@ -53,7 +56,10 @@ class Meeting:
         for mine, theirs in pairs:
             read = {of: (rows, self._at(of, mine, theirs)) for of, rows in self._read.items()}
             for piece in self._layout.output.pieces(read, widest=self._widest):
-                yield piece[one][1], piece[self.stream][1]
+                mine, theirs = piece[one][1], piece[self.stream][1]
+                for start in range(0, len(mine), self._at_once):
+                    part = slice(start, start + self._at_once)
+                    yield mine[part], theirs[part]
 
     @property
     def numeric(self) -> bool:
@@ -80,6 +86,12 @@ class Meeting:
             for of, name in self._layout.conditions.predicates[number].columns:
                 read[of][self._layout.streams[of].rows.stored[name]] = None
         return {of: self._rows[of].select(list(names)) for of, names in read.items()}
+
+    @cached_property
+    def _at_once(self) -> int:
+        """How many pairs are gathered at a time, if they are as wide as most."""
+        typical = sum(int(rows.nbytes) // max(1, len(rows)) for rows in self._read.values())
+        return max(_LEAST, _GATHERED // max(1, typical))
 
     @cached_property
     def _widest(self) -> int:

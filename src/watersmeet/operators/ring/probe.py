@@ -125,11 +125,10 @@ class Probe:
 
     def _matching_runs(self, meeting: Meeting, runs: Runs) -> Iterator[Pairs]:
         """What matches of runs; few matches of many blocks are put together."""
-        found = (
-            block.pairs(self._matching(meeting.due, block))
-            for block in Strung.blocks(meeting, runs, self._scratch)
-        )
-        return together(found, self._layout.output.piece_rows)
+        blocks = Strung.blocks(meeting, runs, self._scratch)
+        found = ((block, self._matching(meeting.due, block)) for block in blocks)
+        pairs = (block.pairs(places) for block, places in found if len(places))
+        return together(pairs, self._layout.output.piece_rows)
 
     def _matching(self, due: Sequence[int], block: Block) -> Positions:
         """The candidates for which all predicates hold that compare them."""
