@@ -29,6 +29,7 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -73,6 +74,16 @@ from watersmeet.state.cache import SegmentCache
 from watersmeet.state.store import MemoryStore
 
 _CACHE_BYTES = 1 << 30
+
+
+@cache
+def _folders() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory("-watersmeet", ignore_cleanup_errors=True)
+
+
+def _own_folder() -> str:
+    """A folder of its own for a run that was given none; it is removed when the process ends."""
+    return tempfile.mkdtemp(dir=_folders().name)
 
 
 @dataclass(frozen=True)
@@ -130,7 +141,7 @@ class LocalRun:
         self.stores: list[MemoryStore] = (
             restart.stores if restart else [MemoryStore() for _ in range(shards)]
         )
-        self.folder: str = folder or (restart and restart.folder) or tempfile.mkdtemp("-watersmeet")
+        self.folder: str = folder or (restart and restart.folder) or _own_folder()
         self.watermark: int | None = restart.watermark if restart else None
         self._greatest: dict[int, int] = dict(restart._greatest) if restart else {}
         self.counters: Any = operator.counters()
@@ -275,7 +286,7 @@ class LocalJoin:
         schedule: Schedule | None = None,
         **options: Any,
     ) -> None:
-        folder = folder or (restart and restart.folder) or tempfile.mkdtemp("-watersmeet")
+        folder = folder or (restart and restart.folder) or _own_folder()
         specs = [_stream_spec(name, stream) for name, stream in streams.items()]
         self.plan: Any = plan_join(specs, LocalBackend(shards, folder), **options)
         if schedule is not None:
@@ -432,7 +443,7 @@ class LocalEnrich:
         policy: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
-        self.folder: str = folder or (restart and restart.folder) or tempfile.mkdtemp("-watersmeet")
+        self.folder: str = folder or (restart and restart.folder) or _own_folder()
         os.makedirs(self.folder, exist_ok=True)
         inputs = {name: stream, table_name: LocalStream(table.schema)}
         specs = [_stream_spec(given, inputs[given]) for given in inputs]

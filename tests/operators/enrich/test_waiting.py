@@ -12,6 +12,8 @@ from tests.conformance.join import at
 from tests.conformance.strategies import INSTANT
 from tests.operators.enrich.enrichment import UNHURRIED, Enrichment
 from tests.oracle import assert_same_rows
+from watersmeet.operators.enrich.turn import Turn
+from watersmeet.rows.columns import TIME
 from watersmeet.rows.shard import Shard
 from watersmeet.testing import LocalEnrich, LocalStream
 
@@ -171,3 +173,30 @@ def test_the_wait_may_be_a_time(tmp_path: Path) -> None:
     found = pa.concat_tables([*results, local.batch()])
     found = found.filter(pa.compute.greater_equal(found["t"], at(10)))
     assert_same_rows(found, given.expected([rows(range(100), 10 + step) for step in range(10)]))
+
+
+SECOND = 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("before", "watermark", "greatest", "wakes"),
+    [
+        (100, 90, 101, True),  # the watermark has followed the step before, and will move
+        (100, 90, 100, False),  # nothing new moves it
+        (100, 89, 101, False),  # it has not followed: something else holds it back
+        (100, 95, 106, True),  # rows of another shard have moved it further
+        (100, 95, 101, False),  # and this one is behind them
+        (None, None, 11, True),  # the first rows of all
+        (None, None, None, False),  # no row had a time
+    ],
+)
+def test_rows_wait_only_if_the_watermark_is_sure_to_move(
+    tmp_path: Path, before: int | None, watermark: int | None, greatest: int | None, wakes: bool
+) -> None:
+    local = waiting(delay="10 seconds").start(str(tmp_path))
+    state = local.run.state(0)
+    turn = Turn(local.run.operator.layout, local.staged.shard(Shard()), state)
+    state.progress.greatest = None if before is None else before * SECOND
+    if greatest is not None:
+        turn.note(pa.record_batch({TIME: pa.array([greatest * SECOND], INSTANT)}))
+    assert turn._wakes_again(None if watermark is None else watermark * SECOND) == wakes
