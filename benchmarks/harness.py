@@ -16,6 +16,8 @@ import argparse
 import json
 import shutil
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -79,6 +81,29 @@ def stream(spark: SparkSession, folder: Path, name: str, *, files: int = 1) -> D
     schema = spark.read.parquet(str(folder / name)).schema
     reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", files)
     return reader.parquet(str(folder / name))
+
+
+def cluster(workers: int) -> SparkSession:
+    """A session on a cluster of this machine: so many workers, one core each."""
+    builder = (
+        SparkSession.builder.master(f"local-cluster[{workers},1,2048]")
+        .config("spark.executor.memory", "2g")
+        .config("spark.sql.shuffle.partitions", "4")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.ui.enabled", "false")
+    )
+    spark = wm.configure(builder).getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def in_process(module: str, *arguments: str) -> dict[str, float]:
+    """What a module prints last, as JSON, when a process of its own runs it: a session's master
+    cannot change."""
+    command = [sys.executable, "-m", module, *arguments]
+    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    found: dict[str, float] = json.loads(output.splitlines()[-1])
+    return found
 
 
 #: From the streams by name, and the window, to the result; and the state store provider.

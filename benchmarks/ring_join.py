@@ -22,7 +22,6 @@ from __future__ import annotations
 import json
 import shutil
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -84,11 +83,9 @@ def workers(spark: SparkSession, report: Report, folder: Path) -> None:
     rounds = rounds_of(COST)
     times = []
     for count in (1, 2):
-        asked = [str(folder / "slow"), str(count), str(rounds)]
-        command = [sys.executable, "-m", "benchmarks.ring_join", "--worker", *asked]
+        asked = ["--worker", str(folder / "slow"), str(count), str(rounds)]
         with harness.console.status(f"{count} workers"):
-            output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-        found = json.loads(output.splitlines()[-1])
+            found = harness.in_process("benchmarks.ring_join", *asked)
         times.append(found["ms"])
         harness.console.print(
             f"  slow: {count} workers: {found['ms']:,.0f} ms a micro-batch, "
@@ -98,16 +95,8 @@ def workers(spark: SparkSession, report: Report, folder: Path) -> None:
 
 
 def on_workers(folder: Path, count: int, rounds: int) -> None:
-    """In a process of its own, as a session's master cannot change."""
-    builder = (
-        SparkSession.builder.master(f"local-cluster[{count},1,2048]")
-        .config("spark.executor.memory", "2g")
-        .config("spark.sql.shuffle.partitions", "4")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.ui.enabled", "false")
-    )
-    spark = wm.configure(builder).getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
+    """In a process of its own."""
+    spark = harness.cluster(count)
     predicate = wm.predicate(
         slow(rounds),
         "left",

@@ -17,28 +17,26 @@ from __future__ import annotations
 
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 import watersmeet as wm
 from benchmarks import harness
 from benchmarks.ring_join import COST, ring, rounds_of, slow
-from benchmarks.workload import Workload
+from benchmarks.workload import SECOND, Workload
 from experiments.ring.simulation import Load, Run, atr, psp
 from watersmeet.cost.ring import Times
 
 WORKERS = (1, 2)
 STEADY = 4
-SECOND = 1_000_000
 #: A segment is as long as a file, a sixth of the window.
 LOAD = Workload("workers", rows=80, keys=1, batches=11, minutes=6)
 SEGMENT = LOAD.seconds
@@ -83,15 +81,7 @@ def ways(rounds: int) -> dict[str, harness.Build]:
 
 def measure(folder: Path, workers: int, way: str, rounds: int) -> dict[str, float]:
     """In a process of its own: the milliseconds of a micro-batch, and what is stored and found."""
-    builder = (
-        SparkSession.builder.master(f"local-cluster[{workers},1,2048]")
-        .config("spark.executor.memory", "2g")
-        .config("spark.sql.shuffle.partitions", "4")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.ui.enabled", "false")
-    )
-    spark = wm.configure(builder).getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
+    spark = harness.cluster(workers)
     begin = partial(harness.start, spark, (ways(rounds)[way], harness.ROCKSDB), LOAD, folder)
     with harness.completed(begin) as (query, _):
         steps = wm.metrics(query)
@@ -111,7 +101,7 @@ def simulated(simulate: Callable[[Load, Times, int], Run]) -> float:
     times = Times(T_j=COST, T_s=1e-5, T_n=1e-4)
     # So many rows a second that no node is ever idle.
     load = Load(2, 1000 * rate, window / 1000, 0.02, 5 * window / 1000)
-    spans = [(run := simulate(load, times, nodes)) and _end(run) for nodes in WORKERS]
+    spans = [_end(simulate(load, times, nodes)) for nodes in WORKERS]
     return spans[0] / spans[1]
 
 
@@ -124,7 +114,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         LOAD.write(Path(folder))
         found = {
-            (way, count, each): _in_a_process([folder, str(count), way, str(each)])
+            (way, count, each): harness.in_process(
+                "experiments.ring.workers", folder, str(count), way, str(each)
+            )
             for way in ways(rounds)
             for count in WORKERS
             for each in (rounds, 1)
@@ -147,13 +139,6 @@ def main() -> None:
             f"{compared[0] / compared[1]:.2f}; simulated {ratio:.2f}; "
             f"{found[way, 2, rounds]['stored']:,.0f} rows are stored"
         )
-
-
-def _in_a_process(arguments: Sequence[str]) -> dict[str, float]:
-    command = [sys.executable, "-m", "experiments.ring.workers", *arguments]
-    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    found: dict[str, float] = json.loads(output.splitlines()[-1])
-    return found
 
 
 if __name__ == "__main__":

@@ -41,11 +41,16 @@ _SECONDS = 60
 HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
 
 
+def on_this_machine(spark: SparkSession) -> bool:
+    """Is the master a local one?"""
+    return str(spark.sparkContext.master).startswith("local")
+
+
 def use_this_python(spark: SparkSession) -> None:
     """On a local master, workers run the Python that runs now, unless the user chose another
     one: that must have what it needs."""
     context = spark.sparkContext
-    if not str(context.master).startswith("local"):
+    if not on_this_machine(spark):
         return
     chosen = os.environ.get(_VARIABLE) or context.getConf().get("spark.pyspark.python")
     if chosen is None:

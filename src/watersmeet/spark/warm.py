@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from watersmeet.spark.python import Travelling
+from watersmeet.spark.python import Travelling, on_this_machine
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,9 +32,9 @@ def warm_up(spark: SparkSession) -> threading.Thread | None:
     for it. None on a cluster, if the workers of this context have been started before, or if the
     user does not want it."""
     context = spark.sparkContext
-    wanted = spark.conf.get(SETTING, "true") == "true"
+    wanted = spark.conf.get(SETTING, "true") == "true" and on_this_machine(spark)
     with _lock:
-        if context in _warm or not wanted or not str(context.master).startswith("local"):
+        if context in _warm or not wanted:
             return None
         _warm.add(context)
     thread = threading.Thread(target=_start, args=(spark,), name="watersmeet warm-up", daemon=True)
