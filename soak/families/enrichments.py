@@ -67,6 +67,7 @@ def case(dice: random.Random, files: int) -> EnrichmentCase | CountedEnrichment:
         keys=dice.choice([5, 50, 500]),
         rows=dice.choice([10, 100, 1000]),
         condition=dice.choice([None, None, *CONDITIONS]),
+        waits=timed and dice.random() < 0.5,
     )
     if counted and given.time_goes_on:
         return CountedEnrichment(given, dice.choice([1, 10, 60]), time="a_at")
@@ -79,7 +80,8 @@ class EnrichmentCase:
 
     ``changes`` is whether the table does: never, in nothing that matters (refresh), or by keys
     that it did not have before (retry). It has ``rows`` rows; a stream has so many plain ``keys``.
-    ``punctual``: no row is late."""
+    ``punctual``: no row is late. ``waits``: may rows wait? If not, and if the table never changes,
+    they are answered in place, without state; a checkpoint is of one kind or the other."""
 
     seed: int
     kind: KeyKind
@@ -95,6 +97,7 @@ class EnrichmentCase:
     keys: int
     rows: int
     condition: Condition | None
+    waits: bool
 
     @property
     def title(self) -> str:
@@ -103,6 +106,7 @@ class EnrichmentCase:
         parts += ["as of a time"] if self.as_of else []
         parts += [self.condition.sql] if self.condition else []
         parts += [] if self.changes == "never" else [self.changes]
+        parts += ["rows may wait"] if self.waits else []
         parts += ["no time"] if self.delay is None else []
         parts += ["with its own watermark"] if self.own_watermark else []
         return "; ".join(parts)
@@ -195,13 +199,13 @@ class EnrichmentCase:
     def options(self, start: Start) -> dict[str, Any]:
         """The arguments of the enrichment, for a start."""
         dice = random.Random(f"{self.seed}, life {start.life}")
-        waits = dice.choice([None, "1 batch", "3 batches", "10 seconds"])
+        waits = dice.choice(["1 batch", "3 batches", "10 seconds"])
         return {
             "on": self.kind.names,
             "how": self.how,
             "where": self.condition.predicate if self.condition else None,
             "memory": dice.choice(["32 MB", "256 MB"]),
-            "max_wait": None if self.delay is None else waits,
+            "max_wait": waits if self.waits else None,
             "refresh": None if self.changes == "never" else "1 second",
             "retry": RETRY if self.changes == "retry" else None,
             "as_of": "since" if self.as_of else None,

@@ -415,6 +415,8 @@ def plan_enrich(
         SparkBackend([(stream.spec.name, stream.df), (named.spec.name, named.df)]),
         wakes=enriched.wakes(spark),
         copies=enriched.copies(spark),
+        in_place=True,
+        hosts=enriched.hosts(spark),
         on=on,
         how=how,
         where=where,

@@ -6,6 +6,10 @@ Every argument is checked here and nowhere else.
 them; a shard of the table that fits into its part of both is kept in memory as a whole. The rest
 is for the shards that are stepped at the same time: new rows, results, and what is copied into a
 cache, in pieces.
+
+**In place.** If nothing has to be remembered from one micro-batch to the next, rows are answered
+by the tasks that read them. Then there are no shards of the stream; the memory is divided among as
+many processes as run such tasks side by side, and each of them has a cache of its own.
 """
 
 from __future__ import annotations
@@ -117,17 +121,26 @@ def plan_enrich(
     *,
     wakes: bool = True,
     copies: bool = False,
+    in_place: bool = False,
+    hosts: int = 1,
     **options: Any,
 ) -> EnrichPlan:
     """Plan a semi-stream join for a backend; ``options`` are those of :func:`enrich_spec`.
     ``wakes``: does the backend run a micro-batch without data when the watermark has moved?
-    ``copies``: does a host keep copies of the partitions that it reads?"""
+    ``copies``: does a host keep copies of the partitions that it reads? ``in_place``: can it
+    answer rows where they are read? ``hosts`` is how many hosts it has, at most."""
     matching = _matching(
         (stream, table), backend, options.pop("on", None), options.pop("where", None)
     )
     spec = enrich_spec(stream, table, on=matching.on, where=matching.where, **options)
-    policy = enrich_policy(spec, shards=backend.shards, cores=backend.cores, wakes=wakes)
-    policy = replace(policy, copies=copies)
+    in_place = in_place and not spec.needs_state
+    shards = backend.cores if in_place else backend.shards
+    policy = enrich_policy(spec, shards=shards, cores=backend.cores, wakes=wakes)
+    policy = replace(policy, copies=copies, in_place=in_place)
+    if in_place:
+        # No row waits. Every process reads all of the table; those of a host share its pages.
+        cache = policy.cache + policy.queue
+        policy = replace(policy, cache=cache, resident=spec.memory // 2 // hosts)
     return EnrichPlan(spec=spec, policy=policy, predicate=matching.predicate)
 
 

@@ -36,18 +36,18 @@ class Shard:
 
     def has(self, codes: Ints) -> Bools:
         """For each code: does it belong to this shard?"""
-        mine: Bools = _spread(codes, self.count) == np.uint64(self.number)
+        mine: Bools = numbers_of(codes, self.count) == self.number
         return mine
 
 
 def shard_numbers(codes: pa.Array, count: int) -> Ints:
     """The shard of each key code, from 0 to count - 1; that of zero for a null."""
-    numbers = _spread(codes.fill_null(0).to_numpy(zero_copy_only=False), count)
-    dealt: Ints = numbers.astype(np.int64)
-    return dealt
+    return numbers_of(codes.fill_null(0).to_numpy(zero_copy_only=False), count)
 
 
-def _spread(codes: Ints, count: int) -> np.ndarray:
+def numbers_of(codes: Ints, count: int) -> Ints:
     """The shard of each code, by a hash of it."""
     with np.errstate(over="ignore"):
-        return ((codes.view(np.uint64) * _GOLDEN) >> np.uint64(32)) % np.uint64(count)
+        numbers = ((codes.view(np.uint64) * _GOLDEN) >> np.uint64(32)) % np.uint64(count)
+    dealt: Ints = numbers.astype(np.int64)
+    return dealt

@@ -1,5 +1,6 @@
-"""The semi-stream join on Spark: the table is staged, then the stream passes one stateful
-operator that reads it."""
+"""The semi-stream join on Spark: the table is staged. Then rows of the stream are answered where
+they are read (:mod:`.in_place`), or, if any may have to wait, by a stateful operator, hashed by
+key."""
 
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ from watersmeet.operators.enrich.step import Enrich
 from watersmeet.rows.predicate import Predicate
 from watersmeet.rows.route import ByKey
 from watersmeet.spark.encode import encoded
+from watersmeet.spark.in_place import answered_in_place
 from watersmeet.spark.inputs import WATERMARK, quoted
 from watersmeet.spark.query import Hop, Source, run
 from watersmeet.spark.refreshing import Refresher, check_columns
@@ -54,20 +56,26 @@ def build(
     staged, versions = _staged(spec, layout, inputs)
     stream = spec.streams[STREAM]
     own_delay = spec.streaming and stream.time is not None and not stream.watermarked
-    rows = encoded(inputs.stream, layout.inputs[STREAM].rows)
+    delay = spec.delay if own_delay else None
+    rows, operator = layout.inputs[STREAM].rows, Enrich(layout, staged, versions)
+    schema = result_schema(spec, [inputs.stream, inputs.table])
 
     def resized(shards: int) -> Enrich:
         return Enrich(layout.on(shards), staged, versions)
 
-    results = run(
-        [Source(rows, ByKey(), spec.delay if own_delay else None)],
-        [Hop(Enrich(layout, staged, versions), resized=resized)],
-        result_schema(spec, [inputs.stream, inputs.table]),
-        name=spec.name,
-        shards=policy.shards,
-        streaming=spec.streaming,
-        timers=spec.timers,
-    )
+    if policy.in_place:
+        given = _with_watermark(inputs.stream, stream.time, delay)
+        results = answered_in_place(encoded(given, rows), operator, schema, name=spec.name)
+    else:
+        results = run(
+            [Source(encoded(inputs.stream, rows), ByKey(), delay)],
+            [Hop(operator, resized=resized)],
+            schema,
+            name=spec.name,
+            shards=policy.shards,
+            streaming=spec.streaming,
+            timers=spec.timers,
+        )
     return _with_event_time(spec, results) if spec.time_goes_on else results
 
 
@@ -171,6 +179,18 @@ def _on_one_machine(spark: SparkSession) -> bool:
 
 def _is_path(folder: str) -> bool:
     return "://" not in folder.removeprefix("file://")
+
+
+def hosts(spark: SparkSession) -> int:
+    """How many hosts run the query, at most."""
+    return 1 if _on_one_machine(spark) else spark.sparkContext.defaultParallelism
+
+
+def _with_watermark(rows: DataFrame, time: str | None, delay: int | None) -> DataFrame:
+    """The rows, with a watermark that stays so many microseconds behind their time, if any."""
+    if time is None or delay is None:
+        return rows
+    return rows.withWatermark(quoted(time), f"{durations.milliseconds(delay)} milliseconds")
 
 
 def _with_event_time(spec: EnrichSpec, results: DataFrame) -> DataFrame:

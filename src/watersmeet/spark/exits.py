@@ -39,12 +39,13 @@ class Exit(Protocol):
 @dataclass(frozen=True)
 class Results:
     """Results leave as they are, in batches that are large enough to be cheap and small enough
-    to stream."""
+    to stream: of about so many ``rows``."""
 
     schema: pa.Schema
+    rows: int = FRAME_ROWS
 
     def batches(self, emitted: Iterator[Any], *, first: bool) -> Iterator[pa.RecordBatch]:
-        gathering = Gathering(FRAME_ROWS, FRAME_BYTES)
+        gathering = Gathering(self.rows, FRAME_BYTES)
         for batch in emitted:
             yield from gathering.add(batch)
         yield from gathering.rest()

@@ -7,7 +7,6 @@ with state whenever the watermark has moved. Everything that is kept goes to a
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -19,14 +18,13 @@ from pyspark.sql.streaming.stateful_processor import (
     TimerValues,
 )
 
-from watersmeet.errors import InternalError, WatersmeetError
 from watersmeet.operators.base import Chunk, Operator, State
 from watersmeet.rows.shard import Shard
 from watersmeet.spark.chunks import chunks
 from watersmeet.spark.counters import report
 from watersmeet.spark.exits import Exit, report_row, with_report
 from watersmeet.spark.frames import to_frame
-from watersmeet.spark.python import HIDE_TRACEBACK, Travelling
+from watersmeet.spark.python import Travelling, briefly
 from watersmeet.spark.shards import ids_in_task
 from watersmeet.spark.store import SparkStore, declared
 from watersmeet.spark.worker import settle
@@ -83,13 +81,13 @@ class Processor(Travelling, StatefulProcessor):
     def handleInputRows(
         self, key: Any, rows: Iterator[DataFrameLike], timerValues: TimerValues
     ) -> Iterator[DataFrameLike]:
-        yield from _briefly(self._step(key[0], self._chunks(rows), timerValues, fired=None))
+        yield from briefly(self._step(key[0], self._chunks(rows), timerValues, fired=None))
 
     def handleExpiredTimer(
         self, key: Any, timerValues: TimerValues, expiredTimerInfo: ExpiredTimerInfo
     ) -> Iterator[DataFrameLike]:
         fired = expiredTimerInfo.getExpiryTimeInMs()
-        yield from _briefly(self._step(key[0], iter(()), timerValues, fired=fired))
+        yield from briefly(self._step(key[0], iter(()), timerValues, fired=fired))
 
     def close(self) -> None:
         pass
@@ -143,14 +141,3 @@ class Processor(Travelling, StatefulProcessor):
         )
         limit = min(CHUNK_BYTES, self._operator.chunk_bytes or CHUNK_BYTES)
         return chunks(capsules, inputs=len(self._operator.inputs), limit=limit)
-
-
-def _briefly(frames: Iterator[DataFrameLike]) -> Iterator[DataFrameLike]:
-    """The same frames. An error of ours says all there is to say: the lines of code that led to it
-    would only stand before it. (A worker that has failed takes no further task.)"""
-    try:
-        yield from frames
-    except WatersmeetError as error:
-        if error.__cause__ is None and not isinstance(error, InternalError):
-            os.environ[HIDE_TRACEBACK] = "1"
-        raise

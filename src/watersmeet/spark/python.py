@@ -12,16 +12,17 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, TypeVar
 
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-from watersmeet.errors import SessionError
+from watersmeet.errors import InternalError, SessionError, WatersmeetError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+Made = TypeVar("Made")
 
 #: What our functions import in a worker.
 NEEDED = ("watersmeet", "pyspark", "pyarrow", "polars", "numpy", "pandas", "google.protobuf")
@@ -147,3 +148,15 @@ def _opened(pickled: bytes, declare: Callable[[Any], Any] | None) -> Any:
     opened = object.__new__(kind)
     opened.__dict__.update(fields)
     return opened
+
+
+def briefly(made: Iterator[Made]) -> Iterator[Made]:
+    """The same things, made in a worker. An error of ours says all there is to say: the lines of
+    code that led to it would only stand before it. (A worker that has failed takes no further
+    task.)"""
+    try:
+        yield from made
+    except WatersmeetError as error:
+        if error.__cause__ is None and not isinstance(error, InternalError):
+            os.environ[HIDE_TRACEBACK] = "1"
+        raise

@@ -77,7 +77,7 @@ def run(
         assert handed == taken, f"a hop hands on {handed} inputs, the next one takes {taken}"
     assert not hops[-1].onward, "the last hop gives results"
     ids, cache = tuple(shard_ids(shards)), segment_cache(sources[0].rows.sparkSession)
-    unique, inputs = _unique(name), hops[0].operator.inputs
+    unique, inputs = unique_name(name), hops[0].operator.inputs
     rows = _union(
         [
             _packed(source, Pack(i, source.route, ids, f"{unique}: pack {given}"))
@@ -148,7 +148,7 @@ _taken: set[str] = set()
 _lock = threading.Lock()
 
 
-def _unique(name: str) -> str:
+def unique_name(name: str) -> str:
     """The name, with a number behind it if this process has given it to another query: Spark
     refuses two observations of one name in a query."""
     numbered = (name if number == 1 else f"{name} ({number})" for number in itertools.count(1))

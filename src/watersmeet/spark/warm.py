@@ -7,6 +7,7 @@ start beside the JVM's own first steps, which leave it idle at times.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import threading
 import weakref
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 #: "false": leave the workers to Spark.
 SETTING = "spark.watersmeet.warm"
+#: A process that ends waits for its workers for this long, at most.
+_SECONDS = 10
 _warm: weakref.WeakSet[SparkContext] = weakref.WeakSet()
 _lock = threading.Lock()
 
@@ -39,6 +42,8 @@ def warm_up(spark: SparkSession) -> threading.Thread | None:
         _warm.add(context)
     thread = threading.Thread(target=_start, args=(spark,), name="watersmeet warm-up", daemon=True)
     thread.start()
+    # A script that ends at once would leave Spark with tasks whose workers are gone: many errors.
+    atexit.register(thread.join, _SECONDS)
     return thread
 
 

@@ -79,6 +79,12 @@ class EnrichSpec(EquiSpec):
         return self.streams[1].time
 
     @property
+    def needs_state(self) -> bool:
+        """Is there anything to remember from one micro-batch to the next: rows that wait, or
+        which version of the table was used?"""
+        return not (self.max_wait is None and self.refresh is None and self.retry is None)
+
+    @property
     def carries_event_time(self) -> bool:
         """No column is added for it: the stream's own time column carries it on."""
         return False
@@ -100,6 +106,9 @@ class EnrichSpec(EquiSpec):
 @dataclass(frozen=True)
 class EnrichPolicy:
     """How a semi-stream join runs: on so many ``shards``, ``cores`` of them side by side.
+    ``in_place``: rows are answered by the tasks that read them, without a shuffle and without
+    state. Then each of the ``shards`` is a process that runs such tasks, and reads all of the
+    table.
 
     ``cache`` and ``queue`` are the bytes that a shard's cache may take, and its waiting rows. A
     shard of the table that takes no more than ``resident`` bytes stays in memory as a whole.
@@ -121,6 +130,7 @@ class EnrichPolicy:
     switching: float = 1.0
     at_once: float = 100e6
     cores: int | None = None
+    in_place: bool = False
 
     def on(self, shards: int) -> EnrichPolicy:
         """The same, on another number of shards: they share the query's memory.

@@ -87,9 +87,9 @@ class DiskPhase:
                     self._table.read(number)
             with self._watch:
                 partition = copy or self._table.partition(number)
-                wanted = visits.wanted[low:high]
-                ranges = probe(codes_in_order(codes[wanted]), partition, None, None)
-            mine = wanted[ranges.searchers]
+                asking = visits.wanted[low:high]
+                ranges = probe(codes_in_order(codes[asking]), partition, None, None)
+            mine = asking[ranges.searchers]
             found[mine] = True
             yield Found(partition, mine, ranges.low, ranges.high)
             finding = self._watch.nanoseconds - began
@@ -99,7 +99,9 @@ class DiskPhase:
                 self._measure(number, int(visits.keys[visit]), reading.nanoseconds, finding)
                 self._copy(number, partition, finding, scanned=bool(scanned[visit]))
         if self.counts:
-            asked = np.unique(visits.wanted)  # of a key in several layers, once
+            wanted = np.zeros(len(rows), dtype=np.bool_)
+            wanted[visits.wanted] = True
+            asked = np.flatnonzero(wanted)  # of a key in several layers, once
             self._state.tally.note(codes[asked], barren=codes[asked[~found[asked]]])
             self._state.progress.volume += rows.nbytes * len(asked) / max(len(rows), 1)
 

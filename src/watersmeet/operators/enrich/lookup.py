@@ -34,11 +34,11 @@ class Visits:
     @classmethod
     def of(cls, table: TableShard, codes: Ints) -> Visits:
         visits, wanted = [], 0
-        for start, layer in zip(table.starts, table.layers, strict=True):
-            some = cls._in_layer(layer, codes)
+        for start, layer, asked in table.asked(codes):
+            some = cls._in_layer(layer, codes[asked])
             visits.append(
                 (
-                    some.wanted,
+                    asked[some.wanted],
                     start + some.partitions,
                     wanted + some.low,
                     wanted + some.high,

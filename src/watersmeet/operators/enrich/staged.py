@@ -143,10 +143,9 @@ class StagedTable:
         staged = shard.count if size is None else size.shards
         # Both are the same hash modulo a number: so they agree modulo what divides both.
         common = math.gcd(staged, shard.count)
-        numbers = range(shard.number % common, staged, common)
-        return TableShard.open(
-            [shard_base(layer.folder, number) for layer in self.layers for number in numbers]
-        )
+        shards = [Shard(number, staged) for number in range(shard.number % common, staged, common)]
+        bases = [shard_base(layer.folder, part.number) for layer in self.layers for part in shards]
+        return TableShard.open(bases, shards * len(self.layers))
 
     def size(self) -> TableSize | None:
         """What there is; None if a folder is not complete, or of another format."""

@@ -245,7 +245,7 @@ class Step:
             counters.unmatchable += len(unmatchable)
             yield from answers(self.layout, unmatchable, ())
             rows = rows.filter(pa.array(keyed))
-        rows = yield from self._from_cache(ascending(rows))
+        rows = yield from self._from_cache(ascending(rows, stable=False))
         self.missed += len(rows)
         if self.turn.may_wait:
             self.turn.expected_ns += self.disk.expected_ns(codes_of(rows))
@@ -291,5 +291,5 @@ class Step:
 
     def _answer(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The results of rows, from the cache or the table."""
-        rest = yield from self._from_cache(ascending(rows))
+        rest = yield from self._from_cache(ascending(rows, stable=False))
         yield from self.disk.answers(rest, self._unmatched)

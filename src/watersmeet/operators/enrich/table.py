@@ -2,8 +2,9 @@
 
 A shard is one or more *layers*. Each layer is what :mod:`.partitions` has written: sorted by key
 code, in files that never change. A table to which rows were added has a further layer for them
-(:mod:`.staged`), so a key's rows may be in several layers. The partitions of all layers are
-numbered through, layer after layer.
+(:mod:`.staged`), so a key's rows may be in several layers. And if the table was staged in more
+shards than it is read by, each of its shards is a layer: a key is then asked for only in the layers
+of its own shard. The partitions of all layers are numbered through, layer after layer.
 
 In a layer, a key's rows can only be in the partitions whose bounds have its code, and only if the
 filter of the first of them has it. Which partitions those are is known from the index alone. A
@@ -16,16 +17,18 @@ import hashlib
 import mmap
 import os
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from watersmeet.errors import StagedTableError
 from watersmeet.operators.enrich.partitions import FILTER, INDEX, filter_places, partition_path
-from watersmeet.rows.columns import CODE, Bools, Ints, codes_of, times_of
+from watersmeet.rows.columns import CODE, TIME, Bools, Ints, codes_of, times_of
+from watersmeet.rows.shard import Shard, numbers_of
 from watersmeet.state.index import Index
 from watersmeet.state.segment import Segment
 
@@ -69,11 +72,7 @@ class Layer:
     def _read(cls, base: str) -> Layer:
         index = _mapped(base + INDEX)
         columns = {name: index.column(name).to_numpy() for name in index.schema.names}
-        try:
-            bits = np.fromfile(base + FILTER, dtype=np.uint8)
-        except OSError as error:
-            raise _gone(base + FILTER, error) from error
-        return cls(base=base, filter=bits, spent=np.zeros(len(index)), **columns)
+        return cls(base=base, filter=_bits(base), spent=np.zeros(len(index)), **columns)
 
     def __len__(self) -> int:
         """The number of partitions."""
@@ -124,14 +123,17 @@ class Layer:
 
 @dataclass(frozen=True)
 class TableShard:
-    """The layers of one shard."""
+    """The layers of one shard. ``staged`` says of which shard each layer was staged; a code is
+    asked for in the layers of its own. Without it, in all."""
 
     layers: tuple[Layer, ...]
+    staged: tuple[Shard, ...] = ()
 
     @classmethod
-    def open(cls, bases: Sequence[str]) -> TableShard:
-        """The shard of the layers whose files begin so."""
-        return cls(tuple(map(Layer.open, bases)))
+    def open(cls, bases: Sequence[str], staged: Sequence[Shard]) -> TableShard:
+        """The shard of the layers whose files begin so, and which were staged for those."""
+        several = len(set(staged)) > 1
+        return cls(tuple(map(Layer.open, bases)), tuple(staged) if several else ())
 
     def __len__(self) -> int:
         """The number of partitions."""
@@ -161,11 +163,22 @@ class TableShard:
     def home(self, codes: Ints) -> Ints:
         """The first partition that may hold each code; -1 if none may."""
         home = np.full(len(codes), -1)
-        for start, layer in zip(self.starts, self.layers, strict=True):
-            first, last = layer.homes(codes)
-            here = (home < 0) & (first < last)
-            home[here] = start + first[here]
+        for start, layer, asked in self.asked(codes):
+            first, last = layer.homes(codes[asked])
+            here = (home[asked] < 0) & (first < last)
+            home[asked[here]] = start + first[here]
         return home
+
+    def asked(self, codes: Ints) -> Iterator[tuple[int, Layer, Ints]]:
+        """Each layer that may have some of the codes: the number of its first partition, itself,
+        and the positions of these codes."""
+        everything = np.arange(len(codes))
+        numbers = numbers_of(codes, self.staged[0].count) if self.staged else None
+        for at, (start, layer) in enumerate(zip(self.starts.tolist(), self.layers, strict=True)):
+            if numbers is None:
+                yield start, layer, everything
+            else:
+                yield start, layer, np.flatnonzero(numbers == self.staged[at].number)
 
     def locate(self, number: int) -> tuple[Layer, int]:
         """The layer of a partition, and its number there."""
@@ -183,19 +196,33 @@ class TableShard:
         layer.read(local)
 
 
-def ascending(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """The same rows, in the order of their codes; those of one code stay as they are."""
+def ascending(rows: pa.RecordBatch, *, stable: bool = True) -> pa.RecordBatch:
+    """The same rows, in the order of their codes. Those of one code stay as they are if that is
+    to be ``stable``, which takes four times as long."""
     codes = codes_of(rows)
     if (codes[1:] >= codes[:-1]).all():
         return rows
-    return rows.take(pa.array(np.argsort(codes, kind="stable")))
+    return rows.take(pa.array(np.argsort(codes, kind="stable" if stable else None)))
 
 
 def in_order(rows: pa.RecordBatch) -> Segment:
     """Rows that ascend by (code, time) as a segment whose index they are themselves."""
-    order = np.arange(len(rows), dtype=np.int32)
+    order = _positions(len(rows))
+    timed = TIME in rows.schema.names
+    times = times_of(rows) if timed else np.broadcast_to(np.int64(0), len(rows))
     # Times are not searched here, so their bounds are not needed.
-    return Segment(rows, 0, 0).with_index(Index(codes_of(rows), times_of(rows), order))
+    return Segment(rows, 0, 0).with_index(Index(codes_of(rows), times, order))
+
+
+_counted = np.arange(0, dtype=np.int32)
+
+
+def _positions(count: int) -> npt.NDArray[np.int32]:
+    """The numbers from 0 on: a part of an array that is kept, as every partition needs them."""
+    global _counted
+    if len(_counted) < count:
+        _counted = np.arange(count, dtype=np.int32)
+    return _counted[:count]
 
 
 def codes_in_order(codes: Ints) -> Segment:
@@ -214,6 +241,18 @@ def _mapped(path: str, size: int | None = None) -> pa.RecordBatch:
             mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
         mapped.madvise(mmap.MADV_RANDOM)
         return pa.ipc.open_file(pa.BufferReader(pa.py_buffer(mapped))).get_batch(0)
+    except (OSError, ValueError) as error:
+        raise _gone(path, error) from error
+
+
+def _bits(base: str) -> np.ndarray:
+    """The filter of a layer, mapped into memory: it has two bytes for each row of a table that
+    may be large, and the processes of a host share its pages."""
+    path = base + FILTER
+    try:
+        if not os.path.getsize(path):
+            return np.empty(0, np.uint8)
+        return np.memmap(path, dtype=np.uint8, mode="r").view(np.ndarray)
     except (OSError, ValueError) as error:
         raise _gone(path, error) from error
 

@@ -19,12 +19,20 @@ def branches(plan: EnrichPlan) -> list[Node]:
         _answers(plan),
         _memory(plan),
         *_unmatched(plan.spec),
-        Node(
-            f"shards: {plan.policy.shards}, by a hash of the key, for stream and table",
-            crowded(plan),
-        ),
+        _tasks(plan),
         _event_time(plan.spec),
     ]
+
+
+def _tasks(plan: EnrichPlan) -> Node:
+    """Who answers rows."""
+    shards = plan.policy.shards
+    if plan.policy.in_place:
+        return Node(
+            "in place: rows are answered by the tasks that read them, "
+            f"{shards} side by side; no shuffle, no state"
+        )
+    return Node(f"shards: {shards}, by a hash of the key, for stream and table", crowded(plan))
 
 
 def _condition(spec: EnrichSpec) -> Node:
@@ -109,26 +117,26 @@ def _answers(plan: EnrichPlan) -> Node:
 
 def _memory(plan: EnrichPlan) -> Node:
     spec, policy = plan.spec, plan.policy
-    kept = f"{sizes.format(policy.resident)} are kept by each shard"
-    each = f"{sizes.format(spec.memory)} for the query, of which {kept}"
-    if plan.size is not None and plan.size.bytes <= policy.resident * policy.shards * 0.8:
+    whole = policy.resident if policy.in_place else policy.resident * policy.shards
+    where = "process" if policy.in_place else "shard"
+    each = f"{sizes.format(spec.memory)} for the query"
+    if plan.size is not None and plan.size.bytes <= whole * 0.8:
         return Node(f"memory: {each}: the table fits, so this is a main-memory join")
     nodes = [
-        Node(f"rows that wait: {sizes.format(policy.queue)} in each shard"),
-        Node(f"new rows, results and copies: pieces of {sizes.format(policy.piece)}"),
-    ]
-    if spec.tuned.cache:
-        nodes.insert(
-            0,
-            Node(
-                f"cache: {sizes.format(policy.cache)} in each shard; a key is cached if its master "
-                "rows take less memory than its stream rows of one cycle"
-            ),
+        Node(
+            f"cache: {sizes.format(policy.cache)} in each {where}; a key is cached if its master "
+            "rows take less memory than its stream rows of one cycle"
         )
-    else:
-        nodes.insert(0, Node("no cache (as asked for)"))
-    fits = f"a table of up to {sizes.format(policy.resident * policy.shards)} is kept as a whole"
-    return Node(f"memory: {each}", [*nodes, Node(fits)])
+        if spec.tuned.cache
+        else Node("no cache (as asked for)")
+    ]
+    if not policy.in_place:
+        nodes.append(Node(f"rows that wait: {sizes.format(policy.queue)} in each shard"))
+    nodes += [
+        Node(f"new rows, results and copies: pieces of {sizes.format(policy.piece)}"),
+        Node(f"a table of up to {sizes.format(whole)} is kept as a whole"),
+    ]
+    return Node(f"memory: {each}", nodes)
 
 
 def _unmatched(spec: EnrichSpec) -> list[Node]:

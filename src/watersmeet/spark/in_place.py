@@ -1,0 +1,141 @@
+"""Rows that are answered where they are read: by the task that has them, without a shuffle and
+without state.
+
+    rows ─ encode ─► step, task by task ─► observe ─► results
+           JVM       Python                JVM
+
+Invariant: what a row is answered with follows from the row and the operator alone. So no state is
+needed for the result, a micro-batch that is run again gives the same rows, and which task has a row
+does not matter. What the operator learns on the way, as which keys are frequent, only saves time:
+each Python worker keeps it from task to task, in memory, and begins anew when it has lost it.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from watersmeet.operators.base import Chunk, Operator
+from watersmeet.rows.gathering import Gathering
+from watersmeet.rows.shard import Shard
+from watersmeet.rows.types import canonical_rows
+from watersmeet.spark import counters
+from watersmeet.spark.exits import Results, report_row, with_report
+from watersmeet.spark.metrics import observation_name
+from watersmeet.spark.places import with_places, without_places
+from watersmeet.spark.python import Travelling, briefly
+from watersmeet.spark.query import segment_cache, unique_name
+from watersmeet.spark.worker import settle
+from watersmeet.state.cache import SegmentCache
+from watersmeet.state.store import MemoryStore
+
+#: A step takes so many rows at a time, if they take no more bytes than the operator allows.
+_CHUNK_ROWS = 1 << 18
+#: Results leave in batches of about so many rows: the JVM takes the first ones while others are
+#: made.
+_RESULT_ROWS = 1 << 14
+#: A worker remembers what it has learned for so many queries, those that it has worked for last.
+_KEPT = 16
+#: Where a task finds the number of its micro-batch.
+_BATCH = "streaming.sql.batchId"
+
+
+@dataclass
+class _Learned:
+    """What a worker knows of a query, and the last micro-batch of it in which it said so."""
+
+    store: MemoryStore = field(default_factory=MemoryStore)
+    told: str | None = None
+
+
+_LEARNED: OrderedDict[str, _Learned] = OrderedDict()
+
+
+def answered_in_place(
+    rows: DataFrame, operator: Operator, schema: T.StructType, *, name: str
+) -> DataFrame:
+    """The results of an operator that needs no state, as a DataFrame of that schema. ``rows`` are
+    those of its only input, as they are stored."""
+    unique = unique_name(name)
+    step = InPlace(
+        operator,
+        segment_cache(rows.sparkSession),
+        query=uuid.uuid4().hex,
+        label=f"{unique}: answer {operator.inputs[0]}",
+    )
+    steps = with_places(rows).mapInArrow(step, T.StructType([*schema, counters.FIELD]))
+    observed = steps.observe(observation_name(unique), counters.observed(operator, name))
+    return observed.where(F.col(counters.REPORT).isNull()).drop(counters.REPORT)
+
+
+@dataclass(frozen=True)
+class InPlace(Travelling):
+    """Steps an operator over the rows of a task, as a function for ``mapInArrow``. What it learns
+    is kept under the name of the ``query``. ``label`` is what it is called in Spark's plans."""
+
+    operator: Operator
+    cache: SegmentCache
+    query: str
+    label: str
+
+    @property
+    def __name__(self) -> str:
+        """PySpark shows a function by this name."""
+        return self.label
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        settle()
+        yield from briefly(self._step(batches))
+
+    def _step(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        began = time.perf_counter()
+        learned = _learned(self.query)
+        state = self.operator.open(learned.store, Shard(), self.cache)
+        counted = self.operator.counters()
+        results = self.operator.step(self._chunks(batches), None, state, counted)
+        for rows in Results(self.operator.output, _RESULT_ROWS).batches(results, first=True):
+            yield with_report(rows)
+        assert not state.waits, "a row that waits needs state"
+        state.commit()
+        if _tells(learned):
+            self.operator.report(state, counted)
+        counted.step_ms = round((time.perf_counter() - began) * 1000)
+        yield report_row(self.operator.output, counters.report(counted))
+
+    def _chunks(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Chunk]:
+        """The rows, a bounded amount at a time."""
+        limit = self.operator.chunk_bytes
+        assert limit is not None, "memory is bounded"
+        gathering = Gathering(_CHUNK_ROWS, limit)
+        for batch in batches:
+            for rows in gathering.add(without_places(batch)):
+                yield [canonical_rows(rows)]
+        for rows in gathering.rest():
+            yield [canonical_rows(rows)]
+
+
+def _learned(query: str) -> _Learned:
+    """What this process knows of a query."""
+    learned = _LEARNED.pop(query, None) or _Learned()
+    _LEARNED[query] = learned
+    if len(_LEARNED) > _KEPT:
+        _LEARNED.popitem(last=False)
+    return learned
+
+
+def _tells(learned: _Learned) -> bool:
+    """Does this task report what its process keeps? The first one of a micro-batch does: reports
+    are added up."""
+    context = TaskContext.get()
+    batch = None if context is None else context.getLocalProperty(_BATCH)
+    told, learned.told = learned.told, batch
+    return batch is None or batch != told
