@@ -288,21 +288,25 @@ def test_a_batch_of_rows_is_enriched_in_one_run(
     assert_same_rows(found, sql_join(streams, how="left", where=where))
 
 
-def test_windows_follow_in_the_same_query(spark: SparkSession, tmp_path: Path, stage: str) -> None:
-    # Given rows that wait, and a count of them in windows of a minute,
+@pytest.mark.parametrize("max_wait", [None, "6 batches"])
+def test_windows_follow_in_the_same_query(
+    spark: SparkSession, tmp_path: Path, stage: str, max_wait: str | None
+) -> None:
+    # Given rows that are answered in place, or wait, and a count of them in windows of a minute,
     batches, master = views(8), products()
     end = rows_of([(1, at(3600), -1)], **VIEWS)
     stream = as_stream(spark, tmp_path / "views", [*batches, end])
     given = as_table(spark, tmp_path / "products", master)
     planned = wm.plan_enrich(
-        stream, given, on="product", how="left", max_wait="6 batches", stage=stage
+        stream, given, on="product", how="left", max_wait=max_wait, stage=stage
     )
+    assert planned.plan.policy.in_place == (max_wait is None)
     enriched = small(planned, at_once=-1.0, cache=0).dataframe()
     counted = enriched.groupBy(F.window("seen", "1 minute")).count()
     query = start(counted.select(F.col("window.start").alias("start"), "count"))
     found = dict(zip(*result(spark, query).to_pydict().values(), strict=True))
     # when the query has ended, then no row was late for its window.
-    assert sum(step.waited for step in wm.metrics(query)) > 0
+    assert (sum(step.waited for step in wm.metrics(query)) > 0) == (max_wait is not None)
     everything = expected(batches, master, "left")
     assert sum(found.values()) == everything.num_rows
     assert len(found) == 8

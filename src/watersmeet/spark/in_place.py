@@ -38,8 +38,9 @@ from watersmeet.spark.worker import settle
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.store import MemoryStore
 
-#: A step takes so many rows at a time, if they take no more bytes than the operator allows.
-_CHUNK_ROWS = 1 << 18
+#: A step takes about so many rows at a time, if they take no more bytes than the operator allows:
+#: the JVM makes the next ones meanwhile.
+_CHUNK_ROWS = 1 << 14
 #: Results leave in batches of about so many rows: the JVM takes the first ones while others are
 #: made.
 _RESULT_ROWS = 1 << 14

@@ -209,11 +209,17 @@ class Step:
         if self.retry is not None and self.renewed:
             for rows in self.retry.again():
                 yield from self._answer(rows)
+        # What the cache does not answer is gathered, so that few partitions are read twice.
+        gathering = Gathering(rows=1 << 31, size=self.layout.policy.piece)
         arrived = False
         for [rows] in chunks:
             if rows is not None and len(rows):
                 arrived = True
-                yield from self._arrive(rows)
+                missed = yield from self._arrive(rows)
+                for gathered in gathering.add(missed):
+                    yield from self._look_up(gathered)
+        for gathered in gathering.rest():
+            yield from self._look_up(gathered)
         yield from self._answer_waiting(watermark, paused=not arrived)
         if self.retry is not None:
             yield from self.retry.give_up()
@@ -234,8 +240,8 @@ class Step:
 
     # -- new rows -------------------------------------------------------------------
 
-    def _arrive(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """New rows are answered from the cache, or from the table, or wait."""
+    def _arrive(self, rows: pa.RecordBatch) -> Generator[pa.RecordBatch, None, pa.RecordBatch]:
+        """New rows are answered from the cache; gives back the others."""
         counters = self.counters.streams[STREAM]
         counters.rows += len(rows)
         self._note(rows)
@@ -245,7 +251,11 @@ class Step:
             counters.unmatchable += len(unmatchable)
             yield from answers(self.layout, unmatchable, ())
             rows = rows.filter(pa.array(keyed))
-        rows = yield from self._from_cache(ascending(rows, stable=False))
+        return (yield from self._from_cache(ascending(rows, stable=False)))
+
+    def _look_up(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """New rows that the cache does not answer are answered from the table, or wait."""
+        rows = ascending(rows, stable=False)
         self.missed += len(rows)
         if self.turn.may_wait:
             self.turn.expected_ns += self.disk.expected_ns(codes_of(rows))
