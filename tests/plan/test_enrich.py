@@ -101,6 +101,11 @@ def test_memory_is_divided_once() -> None:
     assert policy.cache + policy.queue == policy.resident
     assert kept == planned.memory // 2
     assert 2 * 8 * policy.piece == planned.memory // 2
+    # In place, two processes share the pages of the table, and no row waits.
+    policy = enrich_policy(planned, shards=4, cores=2, wakes=True, hosts=1)
+    assert policy.in_place
+    assert 2 * policy.cache == policy.resident == planned.memory // 2
+    assert 2 * 8 * policy.piece == planned.memory // 2
 
 
 def test_too_little_memory_is_refused_with_what_would_do() -> None:
@@ -108,13 +113,17 @@ def test_too_little_memory_is_refused_with_what_would_do() -> None:
     with pytest.raises(errors.BudgetError, match="give 16.8 MB or more"):
         enrich_policy(planned, shards=4, cores=2, wakes=True)
     enrich_policy(spec(memory="16.8 MB"), shards=4, cores=2, wakes=True)
+    with pytest.raises(errors.BudgetError, match="for 2 tasks side by side .*: give 16.8 MB or"):
+        enrich_policy(planned, shards=4, cores=2, wakes=True, hosts=1)
     # The default is enough for Spark's default of two hundred shuffle partitions.
     enrich_policy(spec(), shards=200, cores=8, wakes=True)
 
 
-def explained(size: TableSize | None = None, *, wakes: bool = True, **options: Any) -> str:
+def explained(
+    size: TableSize | None = None, *, wakes: bool = True, hosts: int | None = None, **options: Any
+) -> str:
     planned = spec(**options)
-    policy = enrich_policy(planned, shards=2, cores=2, wakes=wakes)
+    policy = enrich_policy(planned, shards=2, cores=2, wakes=wakes, hosts=hosts)
     return explain(EnrichPlan(planned, policy, None, folder="/tables", size=size))
 
 
@@ -160,3 +169,11 @@ def test_explain_of_rows_that_may_wait() -> None:
 def test_explain_of_a_table_that_fits() -> None:
     text = explained(TableSize(shards=2, rows=1000, bytes=100_000, partitions=2))
     assert "the table fits, so this is a main-memory join" in text
+
+
+def test_explain_of_rows_that_are_answered_in_place() -> None:
+    text = explained(hosts=1)
+    assert "in place: rows are answered by the tasks that read them, 2 side by side" in text
+    assert "cache: 64 MB in each process" in text
+    assert "rows that wait" not in text
+    assert "shards" not in text

@@ -133,14 +133,15 @@ def plan_enrich(
         (stream, table), backend, options.pop("on", None), options.pop("where", None)
     )
     spec = enrich_spec(stream, table, on=matching.on, where=matching.where, **options)
-    in_place = in_place and not spec.needs_state
-    shards = backend.cores if in_place else backend.shards
-    policy = enrich_policy(spec, shards=shards, cores=backend.cores, wakes=wakes)
-    policy = replace(policy, copies=copies, in_place=in_place)
-    if in_place:
-        # No row waits. Every process reads all of the table; those of a host share its pages.
-        cache = policy.cache + policy.queue
-        policy = replace(policy, cache=cache, resident=spec.memory // 2 // hosts)
+    at_once = in_place and not spec.needs_state
+    policy = enrich_policy(
+        spec,
+        shards=backend.shards,
+        cores=backend.cores,
+        wakes=wakes,
+        hosts=hosts if at_once else None,
+    )
+    policy = replace(policy, copies=copies)
     return EnrichPlan(spec=spec, policy=policy, predicate=matching.predicate)
 
 
@@ -158,19 +159,26 @@ def _matching(
     return read_conditions(inputs, backend, on=on, within=(), conditions=conditions)
 
 
-def enrich_policy(spec: EnrichSpec, *, shards: int, cores: int, wakes: bool) -> EnrichPolicy:
+def enrich_policy(
+    spec: EnrichSpec, *, shards: int, cores: int, wakes: bool, hosts: int | None = None
+) -> EnrichPolicy:
     """How a semi-stream join runs on that many shards, of which ``cores`` are stepped side by
-    side."""
+    side; or, on so many ``hosts`` at most, in place."""
+    in_place = hosts is not None
+    shards = cores if in_place else shards
     kept = spec.memory // 2 // shards
     running = spec.memory // 2 // min(cores, shards)
     if kept < _LEAST_KEPT or running < _LEAST_RUNNING:
         least = max(2 * shards * _LEAST_KEPT, 2 * min(cores, shards) * _LEAST_RUNNING)
+        whom = f"{shards} shards (one for each shuffle partition)"
+        lower = ", or lower spark.sql.shuffle.partitions"
+        if in_place:
+            whom, lower = f"{shards} tasks side by side (one for each core)", ""
         raise BudgetError(
-            f"memory={spec.memory:,} bytes are too few for {shards} shards (one for each shuffle "
-            f"partition): give {sizes.format(least)} or more, or lower "
-            "spark.sql.shuffle.partitions."
+            f"memory={spec.memory:,} bytes are too few for {whom}: give {sizes.format(least)} or "
+            f"more{lower}."
         )
-    return EnrichPolicy(
+    policy = EnrichPolicy(
         shards=shards,
         cache=kept // 2,
         queue=kept // 2,
@@ -179,7 +187,12 @@ def enrich_policy(spec: EnrichSpec, *, shards: int, cores: int, wakes: bool) -> 
         wakes=wakes and spec.timers,
         cores=cores,
         partition=min(_PARTITION, 1 << (running // 2).bit_length() - 1),
+        in_place=in_place,
     )
+    if hosts is None:
+        return policy
+    # No row waits. Every process reads all of the table, and those of a host share its pages.
+    return replace(policy, cache=kept, resident=spec.memory // 2 // hosts)
 
 
 def _with_version(spec: EnrichSpec, name: object) -> EnrichSpec:

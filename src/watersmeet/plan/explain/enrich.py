@@ -120,6 +120,8 @@ def _memory(plan: EnrichPlan) -> Node:
     whole = policy.resident if policy.in_place else policy.resident * policy.shards
     where = "process" if policy.in_place else "shard"
     each = f"{sizes.format(spec.memory)} for the query"
+    if not policy.in_place:
+        each += f", of which {sizes.format(policy.resident)} are kept by each shard"
     if plan.size is not None and plan.size.bytes <= whole * 0.8:
         return Node(f"memory: {each}: the table fits, so this is a main-memory join")
     nodes = [
