@@ -328,11 +328,10 @@ def goals() -> Outcome:
     less = [1 / ratio for ratio in _ratios([pair for _, pair in _by_rate()], "memory")]
     claims = [
         Claim(
-            "goal: rate",
+            "goal: rate, if nothing but reading takes time",
             "at least 4 times the service rate of MESHJOIN, in equal memory, at a skew of 1",
-            f"rows of a cycle {_shown(cycle)}; by the clock {_shown(clock)} times, with "
-            f"{_percent(shares)}: reached with {_percent(reached) if reached else 'none'} where "
-            "reading takes most of the time",
+            f"rows of a cycle {_shown(cycle)} times, with {_percent(shares)}: reached with "
+            f"{_percent(reached) if reached else 'none'}",
             max(cycle) >= 4,
             f"Possible with {_percent(possible) if possible else 'none'}. By the closed form, with "
             f"10% for tables of {_keys(0.1):.0e} keys and more, with 30% from {_keys(0.3):.0e} on.",
@@ -397,7 +396,7 @@ def _published(share: float, run: Measured) -> float:
 
 def switching_factor() -> Outcome:
     """Figure 6 (a): service rate, by the switching factor."""
-    dataset = synthetic(ROWS, 1.0)
+    dataset = synthetic(ROWS // 4, 1.0)
     runs = [
         at_memory(dataset, 0.1 * dataset.table.nbytes, cached=True, policy={"switching": factor})
         for factor in FACTORS
@@ -417,7 +416,7 @@ def switching_factor() -> Outcome:
 
 def disk_buffer() -> Outcome:
     """Figure 6 (b): service rate of the disk phase, by the size of the disk buffer."""
-    dataset = synthetic(ROWS, 1.0)
+    dataset = synthetic(ROWS // 4, 1.0)
     memory = 0.1 * dataset.table.nbytes
     runs = [at_memory(dataset, memory, cached=False, partitions=count) for count in BUFFERS]
     sizes, rates = [run.buffer for run in runs], [run.disk_rate for run in runs]
