@@ -32,7 +32,9 @@ bench: setup ## measure against Spark's own joins, and plans against each other
 	$(BIN)/python -m benchmarks.ring_join
 	$(BIN)/python -m benchmarks.enrich
 
-experiments: setup ## run the papers' experiments again
+experiments: setup ## run the papers' experiments again (half an hour)
+	$(BIN)/pip install --quiet 'pip>=25.1'
+	$(BIN)/pip install --quiet --group experiments
 	$(BIN)/python -m experiments.window
 	$(BIN)/python -m experiments.metadata
 	$(BIN)/python -m experiments.multiway

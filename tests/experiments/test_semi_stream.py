@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
+from experiments.semi_stream import figures
 from experiments.semi_stream.datasets import synthetic
-from experiments.semi_stream.runs import ROW_BYTES, at_memory, at_rows
+from experiments.semi_stream.runs import ROW_BYTES, at_memory, at_rows, least, most
+from watersmeet.cost.enrich import most_rows, zipf_gain, zipf_memory
 
 SMALL = synthetic(4000, 1.0)
 
@@ -20,15 +24,18 @@ def test_keys_follow_zipfs_law_and_some_match_nothing_or_several_rows() -> None:
     assert (of_key == 0).any()
     assert (of_key > 1).any()
     assert SMALL.table.nbytes / 4000 == 120
+    # The shares are those of the keys as they are drawn, of those that the table has.
+    m, p = SMALL.matching
+    assert m.sum() == 4000
+    assert np.isin(keys, SMALL.table["key"].to_numpy()).mean() == pytest.approx(p.sum(), abs=0.02)
 
 
 def test_rows_wait_for_half_a_cycle_without_a_cache() -> None:
     run = at_rows(SMALL, 100, cached=False, partitions=10, cycles=4)
-    waiting = (run.memory - SMALL.table.nbytes / 10) / ROW_BYTES
-    matching = np.isin(
-        SMALL.keys(np.random.default_rng(1), 10_000), SMALL.table["key"].to_numpy()
-    ).mean()
-    assert waiting == pytest.approx(100 * 10 / 2 * matching, rel=0.25)
+    assert run.waiting == pytest.approx(
+        least(SMALL, run.cycle, run.partitions, cached=False), rel=0.25
+    )
+    assert run.waiting / ROW_BYTES == pytest.approx(1000 / 2 * SMALL.matching[1].sum(), rel=0.3)
     assert run.hits == 0
 
 
@@ -40,3 +47,46 @@ def test_a_run_takes_as_many_rows_as_fit_into_its_memory() -> None:
     assert ssbj.memory == pytest.approx(memory, rel=0.3)
     assert ssbj.hits > 0.2
     assert ssbj.rows > 1.2 * mesh.rows
+    # Nothing takes more than the bound, but for chance.
+    room = memory - ssbj.buffer
+    for run, cached in ((ssbj, True), (mesh, False)):
+        assert run.cycle < 1.25 * most(SMALL, room, run.partitions, cached=cached)
+    assert ssbj.cpu > 0
+    assert ssbj.clock > 0
+    assert ssbj.read > 0
+
+
+@pytest.mark.parametrize("share", [0.01, 0.1, 0.5])
+def test_the_closed_form_is_the_bound_for_zipfs_law(share: float) -> None:
+    keys = 50_000
+    shares = 1 / np.arange(1, keys + 1)
+    shares /= shares.sum()
+    memory = share * keys * 120
+    rows = most_rows(np.ones(keys), shares, memory, v_R=120, v_S=20)
+    assert rows * 20 / memory == pytest.approx(zipf_gain(keys, share), rel=0.01)
+    # At MESHJOIN's rate, the memory is the least one for so many rows.
+    needed = np.minimum(120, memory / 20 * shares * 20).sum()
+    assert needed / memory == pytest.approx(zipf_memory(keys, share), rel=0.01)
+
+
+@pytest.fixture
+def scaled_down(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name, value in (("ROWS", 4000), ("SHARES", (0.5,)), ("ARRIVALS", (100,))):
+        monkeypatch.setattr(figures, name, value)
+    yield
+    for cached in (figures._synthetic, figures._by_memory, figures._by_rate):
+        cached.cache_clear()
+
+
+@pytest.mark.usefixtures("scaled_down")
+def test_a_claim_has_what_was_measured_and_what_is_possible() -> None:
+    [rate] = figures.rate_by_memory().claims
+    assert not rate.holds
+    assert "rows of a cycle" in rate.measured
+    assert rate.bound.endswith(" times")
+    goals = {claim.where: claim for claim in figures.goals().claims}
+    assert "Computed, not measured" in goals["goal: rate, by the clock of this machine"].remark
+    assert goals["goal: rate, against MESHJOIN as published"].holds
+    memory = figures.memory_by_rate()
+    assert memory.figure is not None
+    assert memory.claims[0].where == "figure 4 (a)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -20,7 +21,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import watersmeet as wm
 from tests.oracle import Stream, assert_same_rows, sql_join
+from tests.spark.copies_query import LITTLE
 from tests.spark.streams import TIMESTAMP, at, read, result, rows_of, run, start, table, write
+from tests.spark.test_recovery import driver
 from watersmeet.operators.enrich.staged import StagedTable, Versions
 from watersmeet.rows.layout import row_layout
 from watersmeet.spark import staging
@@ -426,6 +429,44 @@ def test_a_table_is_read_anew_while_the_query_runs(
             pytest.fail(f"no note says so: {notes}")
     finally:
         query.stop()
+
+
+@pytest.mark.slow
+def test_executors_keep_copies_of_partitions_and_read_these(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    # Given two executors, and a stream that wants every partition in each micro-batch,
+    count = 1500
+    batches = [
+        rows_of([(key, at(60 * n), count * n + key) for key in range(0, 2 * count, 2)], **VIEWS)
+        for n in range(2)
+    ]
+    master = products(count)
+    write(tmp_path / "views", batches)
+    as_table(spark, tmp_path / "products", master)
+    with driver(tmp_path, query="copies_query") as query:
+        # when the staged partitions are gone after a micro-batch,
+        left, first = json.loads(query.wait_for(r"\[.*\]")[0])
+        # and when there is little room for copies,
+        partitions, second = json.loads(query.wait_for(r"\[.*\]")[0])
+        query.wait_for("done")
+    # then the first one's partitions were read once, and later the copies alone,
+    assert left == 0
+    assert partitions > 10
+    counted = [(step["scanned"], step["copied"]) for step in first if step["rows"]]
+    assert counted == [(partitions, 0), (0, partitions)]
+    # the second one has read again what had no room,
+    again = [step["scanned"] for step in second if step["rows"]]
+    assert min(again) > partitions // 4
+    sizes = {
+        name: sum(file.stat().st_size for file in tmp_path.glob(f"{name}/cache/**/*.segment"))
+        for name in ("first", "second")
+    }
+    assert 0 < sizes["second"] <= LITTLE < sizes["first"]
+    # and neither is seen in a result.
+    for name in ("first", "second"):
+        result = spark.read.parquet(str(tmp_path / name / "out")).drop("batch")
+        assert_same_rows(table(result), expected(batches, master, "left"))
 
 
 def test_explain_says_how(spark: SparkSession, tmp_path: Path, stage: str) -> None:

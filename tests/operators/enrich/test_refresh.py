@@ -248,6 +248,56 @@ def test_a_row_that_was_retried_is_not_late_for_what_follows(tmp_path: Path) -> 
     assert left > 60
 
 
+@pytest.mark.parametrize("as_of", [False, True], ids=["all versions", "as of"])
+@pytest.mark.parametrize("disturbance", [Disturbance.RESTART, Disturbance.CRASH, Disturbance.TWICE])
+@pytest.mark.parametrize("phase", [INCREMENTING, SWITCHING, PHASE_OUT])
+def test_a_restart_in_any_phase_keeps_versions_and_retries(
+    tmp_path: Path, phase: str, disturbance: Disturbance, as_of: bool
+) -> None:
+    # Given keys that become frequent one after the other, one that only the newer version has,
+    # and one that none has; rows without a match are retried,
+    def master(version: int, keys: Any) -> pa.Table:
+        plain = prices(version, keys)
+        if not as_of:
+            return plain
+        past, future = (
+            plain.append_column("since", pa.array([at(second)] * len(plain), INSTANT))
+            for second in (-100, 5000)
+        )
+        return pa.concat_tables([past, future]).combine_chunks()
+
+    further: dict[str, Any] = {"retry": "30 seconds"} | ({"as_of": "since"} if as_of else {})
+    given = changing(master=master(0, range(20)), **further)
+    local = given.start(str(tmp_path))
+    found, wanted, refreshed, times, hits = Counter[Any](), Counter[Any](), None, 0, 0
+    for number in range(14):
+        keys = [1, 1, 1, *[2 + number // 3] * 3, 50, 70]
+        batch = table(STREAM, [(key, number, at(number)) for key in keys])
+        # when the table changes in a phase, and the query is disturbed in it again and again,
+        if number > 2 and local.run.state(0).progress.phase == phase:
+            if refreshed is None:
+                local.refresh(master(1, [*range(20), 50]))
+                refreshed = number
+            local = disturbed(local, given, batch, disturbance)
+            times += 1
+        for row in local.batch(batch).to_pylist():
+            found[row["k"], row["n"], row["version"]] += 1
+        hits += local.counters.hits
+        # then each row is answered once: from the version of its step, or the first that has it,
+        for key in keys:
+            version = 0 if refreshed is None or number <= refreshed else 1
+            wanted[key, number, {50: 1, 70: None}.get(key, version)] += 1
+    assert refreshed is not None
+    assert times > 1
+    assert hits > 10
+    assert local.counters.retried == 14
+    # and those that no version has are given up.
+    local.batch(rows([1], 1000))
+    for row in local.batch(rows([], 1000)).to_pylist():
+        found[row["k"], row["n"], row["version"]] += 1
+    assert found == wanted
+
+
 @dataclass
 class Life:
     """A row of the stream: its key, the versions of the table that there were between its coming

@@ -109,6 +109,15 @@ def test_master_rows_of_several_layers_are_found_together(tmp_path: Path) -> Non
     home = table.home(wanted)
     assert home[0] == -1
     assert 0 <= home[1] <= home[3] <= home[4] < len(layers[0]) <= home[5] <= home[6] < len(table)
+    # Partitions hold codes between their bounds, and the codes of neighbours in a layer are one
+    # span; a layer begins another one.
+    for code in (0, 150, 297, 1000):
+        holding = table.holding(np.array([code]))
+        assert {*holding.tolist()} >= {*table.home(np.array([code])).tolist()} - {-1}
+        assert all(low <= code <= high for n in holding for low, high in table.spans(np.array([n])))
+    assert table.spans(np.arange(len(table))) == [(0, 297), (150, 1000)]
+    assert len(table.spans(np.array([0, 2]))) == 2
+    assert table.spans(np.array([], np.int64)) == []
 
 
 def test_an_empty_shard_holds_nothing(tmp_path: Path) -> None:

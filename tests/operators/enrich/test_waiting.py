@@ -15,6 +15,7 @@ from tests.oracle import assert_same_rows
 from watersmeet.operators.enrich.turn import Turn
 from watersmeet.rows.columns import TIME
 from watersmeet.rows.shard import Shard
+from watersmeet.spec.enrich import EnrichTuning
 from watersmeet.testing import LocalEnrich, LocalStream
 
 STREAM = pa.schema([("k", pa.int64()), ("t", INSTANT)])
@@ -63,6 +64,36 @@ def test_rows_wait_for_their_partition_and_no_longer_than_allowed(tmp_path: Path
     assert longest <= 8
     assert longest >= 5
     assert all(came[second] == 100 for second in range(11))
+
+
+@pytest.mark.parametrize(("every", "cached"), [(1, True), (2, False)])
+def test_a_key_is_cached_if_its_waiting_rows_take_more(
+    tmp_path: Path, every: int, cached: bool
+) -> None:
+    # Given a cycle of eight steps, rows that take 72 bytes while they wait, for half of it, and
+    # master rows of 200,
+    wide = {f"s{i}": pa.array([0] * 100) for i in range(6)}
+    stream = pa.table({"k": [*range(100)], **wide, "t": pa.array([at(0)] * 100, INSTANT)})
+    master = pa.table({name: [*range(100)] for name in ("k", *(f"x{i}" for i in range(24)))})
+    given = Enrichment(
+        LocalStream(stream.schema, time="t", delay="100 seconds"),
+        master,
+        on="k",
+        policy=SMALL | {"cache": 1 << 20, "partition": 1250},
+        further={"max_wait": "8 batches", "tuning": EnrichTuning(access="scan")},
+    )
+    local = given.start(str(tmp_path))
+    # when a key comes eight times in a cycle, then it is cached, and stays: 288 bytes are more.
+    # Four times are not, though they would be if they waited for a whole cycle.
+    for step in range(100):
+        came = stream.take([*range(step % every, 100, every)])
+        times = pa.array([at(10 + step)] * len(came), INSTANT)
+        local.batch(came.set_column(came.schema.get_field_index("t"), "t", times))
+    progress = local.run.state(0).progress
+    assert -(-len(local.staged.shard(Shard())) // (progress.pace or 1)) == 8
+    assert progress.cycle > 11
+    # (Where few partitions are waited for, the keys of one may be counted twice in a cycle.)
+    assert local.counters.cached_keys in (range(93, 101) if cached else range(50))
 
 
 def test_a_step_without_rows_answers_all(tmp_path: Path) -> None:

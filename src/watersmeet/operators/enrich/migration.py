@@ -11,6 +11,9 @@ switching     The master rows of the chosen keys are copied from the table into 
 phase-out     The new cache takes effect, all at once. Rows of its keys that still wait are
               answered from it.
 
+A row that waits does so for a whole cycle in the paper. Here its partition is known, and comes
+after half a cycle on average: so ``n`` rows take half of their bytes.
+
 Switching and phase-out take one step each. The paper needs a cycle for each, because the rows of
 a key may be anywhere in its table; here they are together. For the same reason the count that the
 paper keeps of master rows (s_count) is looked up when it is needed.
@@ -37,6 +40,7 @@ from watersmeet.operators.enrich.layout import EnrichLayout
 from watersmeet.operators.enrich.lookup import master_counts, master_rows
 from watersmeet.operators.enrich.state import INCREMENTING, PHASE_OUT, SWITCHING, EnrichState
 from watersmeet.operators.enrich.table import TableShard, ascending
+from watersmeet.operators.enrich.waiting import ARRIVED_BYTES
 from watersmeet.rows.columns import Bools, Ints, codes_of, concat
 
 #: Keys leave the cache in every tenth cycle only, so that their frequency is well known.
@@ -105,7 +109,7 @@ class Migration:
     def _chosen(self, hot: HotKeys | None) -> tuple[Ints, Ints, bool]:
         """The keys of the next cache, how many rows each has, and whether these are others than
         now."""
-        v_R, v_S = self._table.width, self._state.progress.width
+        v_R, v_S = self._table.width, self._row_bytes
         codes, n, barren = self._state.tally.counts()
         # Only of these can the inequality hold: a key has one master row or more, or none.
         likely = barren | (n * v_S > v_R)
@@ -125,14 +129,22 @@ class Migration:
         before = codes[:0] if hot is None else hot.codes
         return codes[order], m[order], not np.array_equal(codes[order], before)
 
+    @property
+    def _row_bytes(self) -> float:
+        """What a stream row of the disk phase takes, as a mean over the cycle (v_S)."""
+        progress = self._state.progress
+        return (progress.width + ARRIVED_BYTES) / 2 if progress.pace else progress.width
+
     def _staying(self, hot: HotKeys) -> tuple[Bools, np.ndarray]:
         """Which cached keys stay, and how often each of them comes in a cycle."""
         progress = self._state.progress
-        cycles = max(progress.counted / max(progress.volume, 1.0), 1.0)
+        cycles = float(progress.cycle % EVICTION or EVICTION)
+        if not progress.pace:
+            cycles = max(progress.counted / max(progress.volume, 1.0), 1.0)
         frequency = hot.counts / cycles
         stays = np.ones(len(hot), dtype=np.bool_)
         if progress.cycle % EVICTION == 0:
-            v_R, v_S, factor = self._table.width, progress.width, self._layout.policy.switching
+            v_R, v_S, factor = self._table.width, self._row_bytes, self._layout.policy.switching
             stays = ~leaves_cache(hot.rows, hot.counts, cycles, v_R, v_S, factor)
             hot.counts[:] = 0
             progress.counted = 0.0
@@ -145,7 +157,7 @@ class Migration:
         if known is None:
             return None
         codes, rows = known
-        counts, missing = np.zeros_like(codes), codes
+        counts, missing = self._expected(rows), codes
         old: Iterator[pa.RecordBatch] = iter(())
         if before is not None:
             stay = np.isin(before.codes, codes)
@@ -156,6 +168,14 @@ class Migration:
         HotKeys.write(cache, name, codes, rows, counts, merged(old, new), partition=size)
         # Without room on the disk there is none: the table has the same rows.
         return HotKeys.open(cache, name)
+
+    def _expected(self, rows: Ints) -> Ints:
+        """How often keys that enter now are counted to have come since the counts began: as often
+        as it takes to stay. Only what they do from now on decides."""
+        cycles = self._state.progress.cycle % EVICTION
+        enough = self._layout.policy.switching * rows * self._table.width / self._row_bytes
+        expected: Ints = np.ceil(enough).astype(np.int64) * cycles
+        return expected
 
     def _drop(self, name: str) -> None:
         self._state.forget_keys(name)

@@ -37,7 +37,8 @@ class Progress:
     ``step`` counts the steps. ``version`` is that of the table that the last one has used, and
     ``newer`` the one that the next one uses, if it is to be another. ``cycle`` counts the cycles
     that have ended, ``phase`` is what the migration does; ``cursor`` is the next partition to
-    read, and ``pace`` how many a step reads (None: all that its rows need). ``volume`` is the
+    read, ``pace`` how many a step reads (None: all that its rows need), and ``passed`` the part of
+    the table whose turn it has been in this pass. ``volume`` is the
     bytes of rows that the disk phase has answered in this cycle, which ends at ``limit`` if it
     does not end with the table; ``counted`` is the same since the counts of the cache began.
     ``hot`` and ``coming`` name the cache, and the one that takes its place next. ``width`` is the
@@ -54,6 +55,7 @@ class Progress:
     phase: str = INCREMENTING
     cursor: int = 0
     pace: int | None = None
+    passed: float = 0.0
     volume: float = 0.0
     counted: float = 0.0
     limit: float = 0.0

@@ -290,7 +290,7 @@ class Step:
     def _answer_waiting(self, watermark: int | None, *, paused: bool) -> Iterator[pa.RecordBatch]:
         """The results of the rows that need not wait any longer: all of them together, so that a
         partition is read once, if they fit into memory."""
-        due = self.turn.due(watermark, self.hot, paused=paused)
+        due = self.turn.due(watermark, self.hot, paused=paused, renewed=self.renewed)
         gathering = Gathering(rows=1 << 31, size=self.layout.policy.piece)
         for rows in self.state.waiting.take(due):
             self.counters.waited += int((arrived_of(rows) < self.state.progress.step).sum())

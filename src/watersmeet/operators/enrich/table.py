@@ -180,6 +180,29 @@ class TableShard:
             else:
                 yield start, layer, np.flatnonzero(numbers == self.staged[at].number)
 
+    def holding(self, codes: Ints) -> Ints:
+        """The partitions between whose bounds any of some codes is, which ascend."""
+        low = np.searchsorted(codes, self._least, side="left")
+        return np.flatnonzero(low < np.searchsorted(codes, self._greatest, side="right"))
+
+    def spans(self, partitions: Ints) -> list[tuple[int, int]]:
+        """The codes of partitions, which ascend: of neighbours, from the least to the
+        greatest."""
+        if not len(partitions):
+            return []
+        apart = (np.diff(partitions) > 1) | np.isin(partitions[1:], self.starts)
+        low = self._least[partitions[np.append(True, apart)]]
+        high = self._greatest[partitions[np.append(apart, True)]]
+        return [*zip(low.tolist(), high.tolist(), strict=True)]
+
+    @cached_property
+    def _least(self) -> Ints:
+        return np.concatenate([layer.least for layer in self.layers])
+
+    @cached_property
+    def _greatest(self) -> Ints:
+        return np.concatenate([layer.greatest for layer in self.layers])
+
     def locate(self, number: int) -> tuple[Layer, int]:
         """The layer of a partition, and its number there."""
         at = int(np.searchsorted(self.starts, number, side="right")) - 1

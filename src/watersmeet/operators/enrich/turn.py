@@ -32,7 +32,7 @@ Due = Callable[[pa.RecordBatch], Bools]
 
 class Turn:
     """The turn of one step. ``expected_ns`` is what it would take to answer its rows at once,
-    ``wrapped`` whether it has finished a pass through the table."""
+    ``wrapped`` whether a pass through the table has ended with it."""
 
     def __init__(self, layout: EnrichLayout, table: TableShard, state: EnrichState) -> None:
         self._layout = layout
@@ -54,20 +54,31 @@ class Turn:
             if latest is not None:
                 self._greatest = max(latest, self._greatest or latest)
 
-    def due(self, watermark: int | None, hot: HotKeys | None, *, paused: bool) -> Due:
-        """Which rows wait no longer; ``paused``: no rows have come in this step."""
+    def due(
+        self, watermark: int | None, hot: HotKeys | None, *, paused: bool, renewed: bool
+    ) -> Due:
+        """Which rows wait no longer; ``paused``: no rows have come in this step; ``renewed``: the
+        table is another one than that of the step before."""
         progress = self._state.progress
         if paused or progress.pace is None or not self._wakes_again(watermark):
-            self.wrapped = True
+            self.wrapped, progress.passed = True, 0.0
             return lambda rows: np.ones(len(rows), dtype=np.bool_)
-        partitions, oldest = self._next_partitions(), progress.step - self._max_batches
+        # Partitions that no row waits for take their turn as well, or else a cache that answers
+        # all rows would make a cycle so short that its keys seem rare.
+        progress.passed += progress.pace / max(len(self._table), 1)
+        self.wrapped = progress.passed > 1 - 1e-9
+        progress.passed -= self.wrapped
+        spans = self._table.spans(np.sort(self._next_partitions()))
+        oldest = progress.step - self._max_batches
 
         def due(rows: pa.RecordBatch) -> Bools:
             codes = codes_of(rows)
-            home = self._table.home(codes)
-            # A newer version of the table may have a key no more.
-            chosen: Bools = np.isin(home, partitions) | (home < 0)
-            chosen |= arrived_of(rows) <= oldest
+            chosen: Bools = arrived_of(rows) <= oldest
+            for least, greatest in spans:
+                chosen |= (codes >= least) & (codes <= greatest)
+            if renewed:
+                # A newer version of the table may have a key no more.
+                chosen |= self._table.home(codes) < 0
             if watermark is not None:
                 chosen |= times_of(rows) <= watermark
             if hot is not None:
@@ -92,20 +103,13 @@ class Turn:
     def _next_partitions(self) -> Ints:
         """Of the partitions that rows wait for, the next ones, from the cursor on."""
         progress, window = self._state.progress, self._state.waiting.window
-        homes = [self._homes(window.open(entry).index.codes) for entry in window.entries]
-        wanted = np.unique(np.concatenate(homes)) if homes else np.empty(0, np.int64)
+        held = [self._table.holding(window.open(entry).index.codes) for entry in window.entries]
+        wanted = np.unique(np.concatenate(held)) if held else np.empty(0, np.int64)
         ahead, behind = wanted[wanted >= progress.cursor], wanted[wanted < progress.cursor]
         chosen = np.concatenate([ahead, behind])[: progress.pace]
-        self.wrapped = len(chosen) > len(ahead) or len(chosen) == len(wanted)
         if len(chosen):
             progress.cursor = int(chosen[-1] + 1) % len(self._table)
-            self.wrapped |= progress.cursor == 0
         return chosen
-
-    def _homes(self, codes: Ints) -> Ints:
-        """The partitions that may hold some codes: of each, the first one."""
-        home = self._table.home(codes)
-        return np.unique(home[home >= 0])
 
     def _wakes_again(self, watermark: int | None) -> bool:
         """Is the shard sure to take another step, whatever comes? A row of this step will move

@@ -19,8 +19,9 @@ from watersmeet.rows.columns import Bools
 from watersmeet.state.segment import Segment
 from watersmeet.state.window import Window
 
-#: The step in which a row arrived.
+#: The step in which a row arrived, and the bytes that this takes.
 ARRIVED = "#arrived"
+ARRIVED_BYTES = 8
 
 
 @dataclass(frozen=True)
