@@ -120,6 +120,14 @@ class Enrichment:
         size = enriched.found(plan.spec, plan.policy, plan.predicate, self.inputs)
         return explain(replace(plan, folder=self.inputs.folder, size=size))
 
+    def check(self, checkpoint: str) -> None:
+        """Raise a StateError if the query that has used this ``checkpointLocation`` was another
+        one, which must be stopped; as :meth:`Plan.check`."""
+        plan = self.plan
+        layout = enriched.layout_of(plan.spec, plan.policy, plan.predicate, self.inputs)
+        spark = self.inputs.stream.sparkSession
+        check_checkpoint(spark, checkpoint, [layout.fingerprint])
+
     def dataframe(self) -> DataFrame:
         """The enriched stream, as a DataFrame. The table is staged now, unless it is there."""
         plan = self.plan

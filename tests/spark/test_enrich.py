@@ -27,7 +27,7 @@ from watersmeet.spark import staging
 from watersmeet.spark.inputs import describe
 from watersmeet.spark.staging import _Write, remove_idle
 from watersmeet.spark.table_identity import identity
-from watersmeet.spec.enrich import ENRICH_TYPES
+from watersmeet.spec.enrich import ENRICH_TYPES, EnrichHow
 
 pytestmark = pytest.mark.spark
 
@@ -179,12 +179,14 @@ def test_a_checkpoint_keeps_its_number_of_shards(
     batches, master = views(6), products()
     as_table(spark, tmp_path / "products", master)
 
-    def query(session: SparkSession) -> StreamingQuery:
+    def planned(session: SparkSession, how: EnrichHow = "left") -> wm.Enrichment:
         streamed = read(session, tmp_path / "views")
         stream = wm.stream(streamed, "views", time="seen", delay="10 seconds")
         given = session.read.parquet(str(tmp_path / "products"))
-        planned = wm.plan_enrich(stream, given, on="product", how="left", stage=stage)
-        return to_files(small(planned).dataframe(), tmp_path)
+        return wm.plan_enrich(stream, given, on="product", how=how, stage=stage)
+
+    def query(session: SparkSession) -> StreamingQuery:
+        return to_files(small(planned(session)).dataframe(), tmp_path)
 
     write(tmp_path / "views", batches[:3])
     query(spark)
@@ -199,6 +201,12 @@ def test_a_checkpoint_keeps_its_number_of_shards(
     assert_same_rows(found, expected(batches, master, "left"))
     assert len(staged_tables(stage)) == 2
     assert sum(step.hits for step in wm.metrics(again)) > 0
+    # And another enrichment is refused, when it is checked, and when it is started.
+    planned(other).check(str(tmp_path / "checkpoint"))
+    with pytest.raises(wm.errors.StateError, match="join type: was left enrichment, now inner"):
+        planned(other, "inner").check(str(tmp_path / "checkpoint"))
+    with pytest.raises(StreamingQueryException, match="join type: was left enrichment, now inner"):
+        to_files(planned(other, "inner").dataframe(), tmp_path)
 
 
 def test_queries_over_one_table_share_it_and_others_do_not(

@@ -59,9 +59,10 @@ def build(
     def resized(shards: int) -> Enrich:
         return Enrich(layout.on(shards), staged, versions)
 
+    operator = Enrich(layout, staged, versions)
     results = run(
         [Source(rows, ByKey(), spec.delay if own_delay else None)],
-        [Hop(Enrich(layout, staged, versions), resized=resized)],
+        [Hop(operator, resized=resized, fingerprint=layout.fingerprint)],
         result_schema(spec, [inputs.stream, inputs.table]),
         name=spec.name,
         shards=policy.shards,
