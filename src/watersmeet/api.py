@@ -29,7 +29,7 @@ from watersmeet.spark.inputs import check_punctuation, describe
 from watersmeet.spark.result import result_schema
 from watersmeet.spark.table_identity import relisted
 from watersmeet.spec.budget import Budget
-from watersmeet.spec.enrich import EnrichHow, EnrichTuning
+from watersmeet.spec.enrich import TABLE_NAME, EnrichHow, EnrichTuning
 from watersmeet.spec.equi import Violations
 from watersmeet.spec.join import Goal, How
 from watersmeet.spec.predicate import PredicateFunction
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-#: What ``on`` and ``where`` call a table that has no name of its own.
-TABLE_NAME = "table"
 Duration = str | timedelta
 Keys = str | Sequence[str]
 Arguments = ParamSpec("Arguments")
@@ -227,6 +225,7 @@ def predicate(
         )
     if len(set(streams)) < len(streams):
         raise PredicateError(f"predicate: {streams!r} names a stream twice. Name each once.")
+    _check_arity(function, streams)
     example = 'like columns={"views": ["price"]}'
     if columns is not None and not isinstance(columns, Mapping):
         raise PredicateError(f"predicate: columns={columns!r} is not a dict. Give one {example}.")
@@ -242,6 +241,23 @@ def predicate(
                 f"more, {example}."
             )
     return PredicateFunction(function, streams, dict(columns or {}))
+
+
+def _check_arity(function: Callable[..., Any], streams: Sequence[str]) -> None:
+    """Does the function take a table for each of the streams?"""
+    try:
+        taken = inspect.signature(function)
+    except (TypeError, ValueError):  # some functions written in C do not say
+        return
+    try:
+        taken.bind(*streams)
+    except TypeError as error:
+        called = getattr(function, "__name__", type(function).__name__)
+        raise PredicateError(
+            f"predicate: {called}{taken} is called with one table for each of the "
+            f"{len(streams)} streams {', '.join(streams)}: {error}. Let it take as many "
+            "arguments, or name the streams that it compares."
+        ) from None
 
 
 _LIST = "the streams as one list"
@@ -411,6 +427,11 @@ def plan_enrich(
 ) -> Enrichment:
     """Plan an enrichment without running it; takes what :func:`enrich` takes."""
     if not isinstance(stream, Stream):
+        if isinstance(table, Stream) and table.spec.streaming:
+            raise PlanError(
+                f"stream and table are swapped: {table.spec.name!r} is the stream, and comes "
+                "first, as in wm.enrich(views, products_df, on='product_id')."
+            )
         raise PlanError(
             f"stream is a {type(stream).__name__}, not a stream: name it with "
             "wm.stream(df, 'name', time='...', delay='...') first"

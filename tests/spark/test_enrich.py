@@ -331,6 +331,19 @@ def test_a_folder_that_cannot_be_written_to_is_said(spark: SparkSession, tmp_pat
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(wm.errors.StagedTableError, match="stage="):
         wm.enrich(stream, given, on="product", stage=str(tmp_path / "file"))
+    with pytest.raises(wm.errors.PlanError, match="stage='' is not the path of a folder"):
+        wm.enrich(stream, given, on="product", stage="")
+
+
+def test_a_stream_and_a_table_in_the_wrong_places_are_told_apart(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    stream = as_stream(spark, tmp_path / "views", views(1))
+    given = as_table(spark, tmp_path / "products", products())
+    with pytest.raises(wm.errors.PlanError, match="swapped: 'views' is the stream, and comes"):
+        wm.enrich(given, stream, on="product")  # type: ignore[arg-type]
+    with pytest.raises(wm.errors.PlanError, match=r"got str\. Read one .*a table with spark.read"):
+        wm.enrich(stream, str(tmp_path / "products"), on="product")  # type: ignore[arg-type]
 
 
 def test_a_disk_that_is_full_is_said(
