@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 from watersmeet import sizes
 from watersmeet.errors import PlanError, PredicateError, did_you_mean
 from watersmeet.plan import enrich as enriching
-from watersmeet.plan.calls import as_in
+from watersmeet.plan.calls import as_in, warn
 from watersmeet.plan.equi import EquiPlan
 from watersmeet.plan.explain import explain
 from watersmeet.plan.family import plan_join
@@ -308,13 +307,15 @@ def plan(
         sizes.parse(budget.memory, argument="budget: memory", least=sizes.LEAST)
     session.check(streams[0].df.sparkSession)
     _warn_of_crowding(planned)
+    if isinstance(planned, RingPlan) and planned.unconnected is not None:
+        warn(f"{planned.spec.name}: {planned.unconnected}")
     return Plan(planned, tuple(streams))
 
 
 def _warn_of_crowding(planned: JoinPlan) -> None:
     crowded = crowding(planned.policy.shards, planned.policy.cores)
     if crowded is not None and planned.spec.streaming:
-        warnings.warn(f"{planned.spec.name}: {crowded}.", stacklevel=4)
+        warn(f"{planned.spec.name}: {crowded}.")
 
 
 def _check_list(streams: Any) -> None:

@@ -318,8 +318,9 @@ def test_far_more_partitions_than_cores_are_warned_of(
 ) -> None:
     spark.conf.set("spark.sql.shuffle.partitions", 200)
     try:
-        with pytest.warns(UserWarning, match="200 shards on 2 cores"):
+        with pytest.warns(UserWarning, match="200 shards on 2 cores") as caught:
             join(rates)
+        assert [warning.filename for warning in caught] == [__file__], "the caller's line is shown"
     finally:
         spark.conf.set("spark.sql.shuffle.partitions", 2)
 
