@@ -301,13 +301,16 @@ def test_a_checkpoint_of_another_join_is_refused(
     assert "watersmeet/" not in str(caught.value), "no lines of code stand before it"
 
 
-def test_a_wrong_note_in_a_checkpoint_does_no_harm(halfway: Halfway) -> None:
-    # Given a checkpoint with a note of another join, though its state is this join's,
-    copied, session = halfway.folder / "noted", halfway.session.newSession()
+@pytest.mark.parametrize("readable", [True, False])
+def test_a_wrong_note_in_a_checkpoint_does_no_harm(halfway: Halfway, readable: bool) -> None:
+    # Given a checkpoint with a note of another join, or a damaged one, though its state is this
+    # join's,
+    copied, session = halfway.folder / f"noted-{readable}", halfway.session.newSession()
     checkpoint = copied / "checkpoint"
     shutil.copytree(halfway.folder / "refused", copied)
     right = (checkpoint / NOTE).read_text()
-    (checkpoint / f".{NOTE}.crc").unlink()
+    if readable:
+        (checkpoint / f".{NOTE}.crc").unlink()
     (checkpoint / NOTE).write_text("{}")
     # when the query is started, then it goes on, and the note is right again.
     join = left_join(session, halfway.folder).writeStream.format("noop")

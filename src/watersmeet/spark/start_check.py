@@ -19,6 +19,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from py4j.protocol import Py4JError
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
@@ -85,7 +86,7 @@ def refuse_another(spark: SparkSession, execution: Any) -> None:
     checkpoint = Checkpoint(spark, execution.resolvedCheckpointRoot())
     note = f"{checkpoint.folder}/{NOTE}"
     text = json.dumps({"format": FORMAT, "joins": joins})
-    found = checkpoint.files.read(note)
+    found = _noted(checkpoint, note)
     if found == text:
         return
     if checkpoint.committed is not None:
@@ -99,11 +100,23 @@ def refuse_another(spark: SparkSession, execution: Any) -> None:
     checkpoint.files.write(note, text)
 
 
+def _noted(checkpoint: Checkpoint, note: str) -> str | None:
+    """The note; None, if there is none. One that a crash has left half written is another one."""
+    try:
+        return checkpoint.files.read(note)
+    except Py4JError:
+        return ""
+
+
 def joins_in(plan: str) -> list[str]:
-    """The fingerprints of the joins in a plan of Spark's."""
-    return sorted(
-        fingerprint for name, fingerprint in _fingerprints.items() if f"{_OBSERVES}{name}, " in plan
-    )
+    """The fingerprints of the joins in a plan of Spark's. (An observation's name is followed by a
+    list; a name may begin with another one.)"""
+    found = set()
+    for observed in plan.split(_OBSERVES)[1:]:
+        names = [name for name in _fingerprints if observed.startswith(f"{name}, [")]
+        if names:
+            found.add(_fingerprints[max(names, key=len)])
+    return sorted(found)
 
 
 def _end(spark: SparkSession, execution: Any, reason: str) -> None:
