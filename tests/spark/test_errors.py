@@ -237,7 +237,7 @@ MISTAKES: dict[str, tuple[Callable[[DataFrame], Any], type[Exception], list[str]
     "no DataFrame": (
         lambda df: wm.stream([1, 2], "a"),  # type: ignore[arg-type]
         errors.PlanError,
-        ["'a'", "Spark DataFrame, got builtins's list", "spark.createDataFrame"],
+        ["'a'", "Spark DataFrame, got list", "spark.createDataFrame"],
     ),
     "a misspelt time": (
         lambda df: wm.stream(df, "a", time="timestmap", delay="1 second"),
