@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 import watersmeet as wm
+from watersmeet.plan.calls import warn
 
 
 def test_join_takes_what_plan_takes() -> None:
@@ -54,3 +56,13 @@ def test_a_call_that_does_not_fit_is_answered_with_one_that_does(
         call()
     assert all(part in str(error.value) for part in parts), str(error.value)
     assert error.value.__cause__ is None
+
+
+def test_a_warning_shows_the_line_that_has_called_us() -> None:
+    # Given a function of ours, in a file of its own, that warns,
+    ours: dict[str, Any] = {"__name__": "watersmeet.api", "warn": warn}
+    exec(compile("def call(): warn('beware')", "ours.py", "exec"), ours)
+    # when it is called from here, then this file is named.
+    with pytest.warns(UserWarning, match="beware") as caught:
+        ours["call"]()
+    assert [warning.filename for warning in caught] == [__file__]

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 from watersmeet import sizes
 from watersmeet.errors import PlanError, PredicateError, did_you_mean
 from watersmeet.plan import enrich as enriching
-from watersmeet.plan.calls import as_in
+from watersmeet.plan.calls import as_in, warn
 from watersmeet.plan.equi import EquiPlan
 from watersmeet.plan.explain import explain
 from watersmeet.plan.family import plan_join
@@ -29,7 +28,7 @@ from watersmeet.spark.inputs import check_punctuation, describe
 from watersmeet.spark.result import result_schema
 from watersmeet.spark.table_identity import relisted
 from watersmeet.spec.budget import Budget
-from watersmeet.spec.enrich import EnrichHow, EnrichTuning
+from watersmeet.spec.enrich import TABLE_NAME, EnrichHow, EnrichTuning
 from watersmeet.spec.equi import Violations
 from watersmeet.spec.join import Goal, How
 from watersmeet.spec.predicate import PredicateFunction
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-#: What ``on`` and ``where`` call a table that has no name of its own.
-TABLE_NAME = "table"
 Duration = str | timedelta
 Keys = str | Sequence[str]
 Arguments = ParamSpec("Arguments")
@@ -119,6 +116,14 @@ class Enrichment:
         plan = self.plan
         size = enriched.found(plan.spec, plan.policy, plan.predicate, self.inputs)
         return explain(replace(plan, folder=self.inputs.folder, size=size))
+
+    def check(self, checkpoint: str) -> None:
+        """Raise a StateError if the query that has used this ``checkpointLocation`` was another
+        one, which must be stopped; as :meth:`Plan.check`."""
+        plan = self.plan
+        layout = enriched.layout_of(plan.spec, plan.policy, plan.predicate, self.inputs)
+        spark = self.inputs.stream.sparkSession
+        check_checkpoint(spark, checkpoint, [layout.fingerprint])
 
     def dataframe(self) -> DataFrame:
         """The enriched stream, as a DataFrame. The table is staged now, unless it is there."""
@@ -219,6 +224,7 @@ def predicate(
         )
     if len(set(streams)) < len(streams):
         raise PredicateError(f"predicate: {streams!r} names a stream twice. Name each once.")
+    _check_arity(function, streams)
     example = 'like columns={"views": ["price"]}'
     if columns is not None and not isinstance(columns, Mapping):
         raise PredicateError(f"predicate: columns={columns!r} is not a dict. Give one {example}.")
@@ -234,6 +240,23 @@ def predicate(
                 f"more, {example}."
             )
     return PredicateFunction(function, streams, dict(columns or {}))
+
+
+def _check_arity(function: Callable[..., Any], streams: Sequence[str]) -> None:
+    """Does the function take a table for each of the streams?"""
+    try:
+        taken = inspect.signature(function)
+    except (TypeError, ValueError):  # some functions written in C do not say
+        return
+    try:
+        taken.bind(*streams)
+    except TypeError as error:
+        called = getattr(function, "__name__", type(function).__name__)
+        raise PredicateError(
+            f"predicate: {called}{taken} is called with one table for each of the "
+            f"{len(streams)} streams {', '.join(streams)}: {error}. Let it take as many "
+            "arguments, or name the streams that it compares."
+        ) from None
 
 
 _LIST = "the streams as one list"
@@ -284,13 +307,15 @@ def plan(
         sizes.parse(budget.memory, argument="budget: memory", least=sizes.LEAST)
     session.check(streams[0].df.sparkSession)
     _warn_of_crowding(planned)
+    if isinstance(planned, RingPlan) and planned.unconnected is not None:
+        warn(f"{planned.spec.name}: {planned.unconnected}")
     return Plan(planned, tuple(streams))
 
 
 def _warn_of_crowding(planned: JoinPlan) -> None:
     crowded = crowding(planned.policy.shards, planned.policy.cores)
     if crowded is not None and planned.spec.streaming:
-        warnings.warn(f"{planned.spec.name}: {crowded}.", stacklevel=4)
+        warn(f"{planned.spec.name}: {crowded}.")
 
 
 def _check_list(streams: Any) -> None:
@@ -403,6 +428,11 @@ def plan_enrich(
 ) -> Enrichment:
     """Plan an enrichment without running it; takes what :func:`enrich` takes."""
     if not isinstance(stream, Stream):
+        if isinstance(table, Stream) and table.spec.streaming:
+            raise PlanError(
+                f"stream and table are swapped: {table.spec.name!r} is the stream, and comes "
+                "first, as in wm.enrich(views, products_df, on='product_id')."
+            )
         raise PlanError(
             f"stream is a {type(stream).__name__}, not a stream: name it with "
             "wm.stream(df, 'name', time='...', delay='...') first"

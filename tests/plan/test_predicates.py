@@ -65,6 +65,8 @@ def test_it_gets_the_columns_it_asks_for(tmp_path: Path) -> None:
         (("less", "a", "b"), None, "'less' is not a function"),
         ((less,), None, "are not names of streams"),
         ((less, "a", "a"), None, "names a stream twice"),
+        ((less, "a"), None, "each of the 1 streams a: missing a required argument: 'b'"),
+        ((lambda a: a, "a", "b"), None, "each of the 2 streams a, b: too many positional"),
         ((less, "a", "b"), 3, "columns=3 is not a dict"),
         ((less, "a", "b"), {"a": "n"}, "columns['a']='n' is not a list of columns"),
         ((less, "a", "b"), {"a": []}, "columns['a']=[] is not a list of columns"),

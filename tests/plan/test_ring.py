@@ -195,6 +195,15 @@ def test_explain_shows_what_is_searched_and_what_is_compared() -> None:
     assert planned.spec.conditions == ("a.n <= b.n", "similar(a, b)")
 
 
+def test_streams_that_no_condition_connects_are_told() -> None:
+    planned = plan(where=near("a"))
+    assert planned.unconnected is not None
+    assert "no condition compares a or b with another stream" in planned.unconnected
+    assert f"WARNING: {planned.unconnected}" in explain(planned)
+    assert "compares c with" in str(plan(names="abc", where=near("a", "b")).unconnected)
+    assert plan(where=near("a", "b")).unconnected is None
+
+
 def test_explain_shows_slices_hops_and_state() -> None:
     text = explain(plan(how="left", tuning=wm.Tuning(slices=2, draining=3)))
     assert "when the input ends (availableNow, a pause)" in text

@@ -30,7 +30,7 @@ from watersmeet.spark import staging
 from watersmeet.spark.inputs import describe
 from watersmeet.spark.staging import _Write, remove_idle
 from watersmeet.spark.table_identity import identity
-from watersmeet.spec.enrich import ENRICH_TYPES
+from watersmeet.spec.enrich import ENRICH_TYPES, EnrichHow
 
 pytestmark = pytest.mark.spark
 
@@ -186,14 +186,16 @@ def test_a_checkpoint_keeps_its_number_of_shards(
     batches, master = views(6), products()
     as_table(spark, tmp_path / "products", master)
 
-    def query(session: SparkSession) -> StreamingQuery:
+    def planned(session: SparkSession, how: EnrichHow = "left") -> wm.Enrichment:
         streamed = read(session, tmp_path / "views")
         stream = wm.stream(streamed, "views", time="seen", delay="10 seconds")
         given = session.read.parquet(str(tmp_path / "products"))
-        planned = wm.plan_enrich(
-            stream, given, on="product", how="left", max_wait="9 batches", stage=stage
+        return wm.plan_enrich(
+            stream, given, on="product", how=how, max_wait="9 batches", stage=stage
         )
-        return to_files(small(planned).dataframe(), tmp_path)
+
+    def query(session: SparkSession) -> StreamingQuery:
+        return to_files(small(planned(session)).dataframe(), tmp_path)
 
     write(tmp_path / "views", batches[:3])
     query(spark)
@@ -208,6 +210,12 @@ def test_a_checkpoint_keeps_its_number_of_shards(
     assert_same_rows(found, expected(batches, master, "left"))
     assert len(staged_tables(stage)) == 2
     assert sum(step.hits for step in wm.metrics(again)) > 0
+    # And another enrichment is refused, when it is checked, and when it is started.
+    planned(other).check(str(tmp_path / "checkpoint"))
+    with pytest.raises(wm.errors.StateError, match="join type: was left enrichment, now inner"):
+        planned(other, "inner").check(str(tmp_path / "checkpoint"))
+    with pytest.raises(StreamingQueryException, match="join type: was left enrichment, now inner"):
+        to_files(planned(other, "inner").dataframe(), tmp_path)
 
 
 def test_queries_over_one_table_share_it_and_others_do_not(
@@ -336,6 +344,19 @@ def test_a_folder_that_cannot_be_written_to_is_said(spark: SparkSession, tmp_pat
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(wm.errors.StagedTableError, match="stage="):
         wm.enrich(stream, given, on="product", stage=str(tmp_path / "file"))
+    with pytest.raises(wm.errors.PlanError, match="stage='' is not the path of a folder"):
+        wm.enrich(stream, given, on="product", stage="")
+
+
+def test_a_stream_and_a_table_in_the_wrong_places_are_told_apart(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    stream = as_stream(spark, tmp_path / "views", views(1))
+    given = as_table(spark, tmp_path / "products", products())
+    with pytest.raises(wm.errors.PlanError, match="swapped: 'views' is the stream, and comes"):
+        wm.enrich(given, stream, on="product")  # type: ignore[arg-type]
+    with pytest.raises(wm.errors.PlanError, match=r"got str\. Read one .*a table with spark.read"):
+        wm.enrich(stream, str(tmp_path / "products"), on="product")  # type: ignore[arg-type]
 
 
 def test_a_disk_that_is_full_is_said(

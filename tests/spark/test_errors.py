@@ -237,7 +237,7 @@ MISTAKES: dict[str, tuple[Callable[[DataFrame], Any], type[Exception], list[str]
     "no DataFrame": (
         lambda df: wm.stream([1, 2], "a"),  # type: ignore[arg-type]
         errors.PlanError,
-        ["'a'", "Spark DataFrame, got builtins's list", "spark.createDataFrame"],
+        ["'a'", "Spark DataFrame, got list", "spark.createDataFrame"],
     ),
     "a misspelt time": (
         lambda df: wm.stream(df, "a", time="timestmap", delay="1 second"),
@@ -318,8 +318,9 @@ def test_far_more_partitions_than_cores_are_warned_of(
 ) -> None:
     spark.conf.set("spark.sql.shuffle.partitions", 200)
     try:
-        with pytest.warns(UserWarning, match="200 shards on 2 cores"):
+        with pytest.warns(UserWarning, match="200 shards on 2 cores") as caught:
             join(rates)
+        assert [warning.filename for warning in caught] == [__file__], "the caller's line is shown"
     finally:
         spark.conf.set("spark.sql.shuffle.partitions", 2)
 

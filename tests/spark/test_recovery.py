@@ -33,6 +33,7 @@ from tests.spark.streams import (
     without_end,
     write,
 )
+from watersmeet.spark.start_check import NOTE
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -274,18 +275,50 @@ def test_a_checkpoint_of_another_join_is_refused(
     halfway: Halfway, options: dict[str, Any], change: str
 ) -> None:
     refused, session = halfway.folder / "refused", halfway.session.newSession()
+    checkpoint = refused / "checkpoint"
     plan = left_plan(session, halfway.folder, **options)
-    # Given a checkpoint of another join, when the query is started, then it fails with new rows;
+    # Given a checkpoint of another join, when the query is started, then it ends before it has
+    # looked for new rows;
+    query = plan.dataframe().writeStream.format("noop")
+    started = query.option("checkpointLocation", str(checkpoint)).start()
+    assert not started.isActive
     with pytest.raises(StreamingQueryException) as caught:
-        append(plan.dataframe(), refused / "out", refused / "checkpoint")
+        started.processAllAvailable()
     message = str(caught.value)
     assert f"StateError: the checkpoint was written by another query: {change};" in message
     assert "new checkpointLocation" in message
-    # when it is checked before, then it says the same.
+    assert str(started.exception()).startswith("StateError: the checkpoint was written by")
+    # when it is checked before, then it says the same;
     with pytest.raises(wm.errors.StateError) as found:
-        plan.check(str(refused / "checkpoint"))
+        plan.check(str(checkpoint))
     assert str(found.value) in message
-    assert "watersmeet/" not in message, "no lines of code stand before it"
+    # when there is no note of who has used the checkpoint, then the first new rows show it.
+    (checkpoint / NOTE).rename(refused / NOTE)
+    with pytest.raises(StreamingQueryException) as caught:
+        append(plan.dataframe(), refused / "out", checkpoint)
+    (refused / NOTE).rename(checkpoint / NOTE)
+    assert str(found.value) in str(caught.value)
+    assert "watersmeet/" not in str(caught.value), "no lines of code stand before it"
+
+
+@pytest.mark.parametrize("readable", [True, False])
+def test_a_wrong_note_in_a_checkpoint_does_no_harm(halfway: Halfway, readable: bool) -> None:
+    # Given a checkpoint with a note of another join, or a damaged one, though its state is this
+    # join's,
+    copied, session = halfway.folder / f"noted-{readable}", halfway.session.newSession()
+    checkpoint = copied / "checkpoint"
+    shutil.copytree(halfway.folder / "refused", copied)
+    right = (checkpoint / NOTE).read_text()
+    if readable:
+        (checkpoint / f".{NOTE}.crc").unlink()
+    (checkpoint / NOTE).write_text("{}")
+    # when the query is started, then it goes on, and the note is right again.
+    join = left_join(session, halfway.folder).writeStream.format("noop")
+    query = join.option("checkpointLocation", str(checkpoint)).start()
+    assert query.isActive
+    query.stop()
+    assert query.exception() is None
+    assert (checkpoint / NOTE).read_text() == right
 
 
 def test_a_checkpoint_of_the_same_join_passes_the_check(halfway: Halfway, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from watersmeet.errors import PlanError, StrategyError, StreamNameError, did_you_mean
+from watersmeet.spec.enrich import TABLE_NAME
 from watersmeet.spec.stream import StreamSpec
 from watersmeet.spec.tuning import Tuning
 
@@ -21,7 +22,7 @@ def by_stream(
         if name not in names:
             raise StreamNameError(
                 f"{argument}={given!r}: {name!r} is not one of the streams "
-                f"{', '.join(names)}.{did_you_mean(str(name), names)}"
+                f"{', '.join(names)}.{did_you_mean(str(name), names)}{name_of_table(names)}"
             )
     missing = [name for name in names if name not in given]
     if missing:
@@ -30,6 +31,13 @@ def by_stream(
             "every stream."
         )
     return [given[name] for name in names]
+
+
+def name_of_table(names: Sequence[str]) -> str:
+    """How a table gets another name, if one of the names is that of a table without one."""
+    if TABLE_NAME not in names:
+        return ""
+    return f" For another name than {TABLE_NAME!r}, give the table as wm.stream(df, 'products')."
 
 
 def one_of(

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from watersmeet import durations, sizes
-from watersmeet.errors import BudgetError, JoinTypeError, PlanError, StrategyError
+from watersmeet.errors import BudgetError, DurationError, JoinTypeError, PlanError, StrategyError
 from watersmeet.plan.arguments import one_of
 from watersmeet.plan.backend import Backend
 from watersmeet.plan.join import JoinPlan, all_of, conditions_of, join_type, texts_of
@@ -88,8 +88,15 @@ def enrich_spec(
             "join two streams: wm.join([...])."
         )
     _check_plain(inputs)
-    inputs = with_time(stream), with_time(_versioned(stream, table, as_of))
+    versioned = _versioned(stream, table, as_of)
+    inputs = with_time(stream), with_time(versioned, argument=f"as_of={as_of!r}")
     how = _enrich_type(how)
+    if on is None:
+        raise PlanError(
+            "on: missing. Name the column(s) by which rows of the table are found, like "
+            "on='product_id'; or make columns equal in where: "
+            f"where='{stream.name}.product = {table.name}.product'."
+        )
     keys = resolved_keys(inputs, on)
     key_types = compared_types(inputs, keys)
     spec = EnrichSpec(
@@ -235,7 +242,7 @@ def _versioned(stream: StreamSpec, table: StreamSpec, as_of: object) -> StreamSp
 
 
 def _enrich_type(how: object) -> str:
-    known = join_type(how)
+    known = join_type(how, possible=ENRICH_TYPES)
     if known not in ENRICH_TYPES:
         raise JoinTypeError(
             f"how={how!r}: a stream is enriched by one of {', '.join(ENRICH_TYPES)}: rows of the "
@@ -269,7 +276,10 @@ def _wait(stream: StreamSpec, given: object) -> Wait | None:
         if batches < 1:
             raise PlanError(f"max_wait={given!r}: give one micro-batch or more.")
         return Wait(batches=batches)
-    return Wait(microseconds=durations.parse(given, argument="max_wait"))
+    try:
+        return Wait(microseconds=durations.parse(given, argument="max_wait"))
+    except DurationError as error:
+        raise DurationError(f"{error} Or a number of micro-batches, like '10 batches'.") from None
 
 
 def _refresh(stream: StreamSpec, given: object) -> int | None:

@@ -51,14 +51,15 @@ class JoinPlan:
     reading: tuple[str, ...] = ()
 
 
-def join_type(how: object) -> str:
-    """The join type, by our name; Spark's spellings are taken too."""
+def join_type(how: object, *, possible: Sequence[str] = JOIN_TYPES) -> str:
+    """The join type, by our name; Spark's spellings are taken too. What is none is answered with
+    the ``possible`` ones."""
     given = re.sub(r"[\s_-]", "", how.lower()) if isinstance(how, str) else ""
     known = _SPARK_JOIN_TYPES.get(given, given)
     if known in JOIN_TYPES:
         return known
     raise JoinTypeError(
-        f"how={how!r} is not a join type: it is one of {', '.join(JOIN_TYPES)}."
+        f"how={how!r} is not a join type: it is one of {', '.join(possible)}."
         f"{did_you_mean(str(how), [*JOIN_TYPES, *get_args(How)])}"
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from watersmeet.errors import PredicateError, did_you_mean
+from watersmeet.plan.arguments import name_of_table
 from watersmeet.plan.naming import resolve
 from watersmeet.rows.predicate import FunctionPredicate
 from watersmeet.spec.predicate import PredicateFunction
@@ -18,7 +19,7 @@ def bound(given: PredicateFunction, streams: Sequence[StreamSpec]) -> FunctionPr
         if name not in names:
             raise PredicateError(
                 f"where={given.text}: {name!r} is not one of the streams {', '.join(names)}."
-                f"{did_you_mean(str(name), names)}"
+                f"{did_you_mean(str(name), names)}{name_of_table(names)}"
             )
     sides = tuple(names.index(name) for name in given.streams)
     columns = tuple((side, name) for side in sides for name in _columns(given, streams[side]))

@@ -50,6 +50,20 @@ class RingPlan(JoinPlan):
     policy: RingPolicy
     conditions: Conditions = Conditions()  # noqa: RUF009
 
+    @property
+    def unconnected(self) -> str | None:
+        """What is to be said of streams that no condition compares with another one, if there are
+        any: a key may have been forgotten. (Not where times alone are compared.)"""
+        together = [streams for streams in self.conditions.streams if len(streams) > 1]
+        connected = frozenset[int]().union(*together)
+        alone = [stream.name for i, stream in enumerate(self.spec.streams) if i not in connected]
+        if not alone or not self.conditions.streams:
+            return None
+        return (
+            f"no condition compares {' or '.join(alone)} with another stream, so all rows match "
+            "that are close enough in time. Is a key missing? Then give on=..."
+        )
+
 
 def ring_spec(
     streams: Sequence[StreamSpec],

@@ -68,9 +68,10 @@ def check_name(name: object) -> None:
         )
 
 
-def with_time(stream: StreamSpec) -> StreamSpec:
-    """The stream with its time column's real name, once that column is found to be usable."""
-    argument = f"time of the stream {stream.name!r}"
+def with_time(stream: StreamSpec, *, argument: str | None = None) -> StreamSpec:
+    """The stream with its time column's real name, once that column is found to be usable.
+    ``argument`` is what named it, if that was not ``time``."""
+    argument = argument or f"time of the stream {stream.name!r}"
     if stream.time is None:
         if stream.delay is not None and not stream.watermarked:
             raise TimeColumnError(

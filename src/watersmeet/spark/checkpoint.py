@@ -128,6 +128,15 @@ class Files:
     def exists(self, path: Any) -> bool:
         return bool(path.getFileSystem(self._conf).exists(path))
 
+    def read(self, name: str) -> str | None:
+        """The text of a file; None, if there is none."""
+        file = self.path(name)
+        return self._text(file) if self.exists(file) else None
+
+    def write(self, name: str, text: str) -> None:
+        """Make a file with a text, or replace it."""
+        self._write(self.path(name), text)
+
     def copy_without_state(self, source: str, target: str) -> None:
         """Copy all of a checkpoint but what is stored; what was there is removed."""
         goal = self.path(target)
@@ -147,11 +156,8 @@ class Files:
         for operator in self._children(self.path(f"{folder}/{STATE}")):
             versions = self.path(f"{operator.toString()}/_metadata/v2")
             for file in self._children(versions) if self.exists(versions) else []:
-                system = file.getFileSystem(self._conf)
-                text = self._text(system, file).replace(f'"{before}/', f'"{after}/')
-                stream = system.create(file, True)
-                stream.write(bytearray(text.encode()))
-                stream.close()
+                text = self._text(file).replace(f'"{before}/', f'"{after}/')
+                self._write(file, text)
 
     def rename(self, source: str, target: str) -> None:
         path = self.path(source)
@@ -166,10 +172,15 @@ class Files:
         copy = self._jvm.org.apache.hadoop.fs.FileUtil.copy
         copy(systems[0], source, systems[1], target, False, self._conf)
 
-    def _text(self, system: Any, file: Any) -> str:
-        stream = system.open(file)
+    def _text(self, file: Any) -> str:
+        stream = file.getFileSystem(self._conf).open(file)
         try:
             text = self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
         finally:
             stream.close()
         return str(text)
+
+    def _write(self, file: Any, text: str) -> None:
+        stream = file.getFileSystem(self._conf).create(file, True)
+        stream.write(bytearray(text.encode()))
+        stream.close()

@@ -69,7 +69,7 @@ def build(
     else:
         results = run(
             [Source(encoded(inputs.stream, rows), ByKey(), delay)],
-            [Hop(operator, resized=resized)],
+            [Hop(operator, resized=resized, fingerprint=layout.fingerprint)],
             schema,
             name=spec.name,
             shards=policy.shards,
@@ -133,7 +133,7 @@ def stage_folder(spark: SparkSession, given: str | None) -> str:
     """The folder in which tables are staged: the one that was given, or that of the settings, or
     beside the checkpoints if these have a folder of their own, or, if all runs on this machine, a
     temporary one."""
-    folder = given or spark.conf.get(STAGE_FOLDER, None)
+    folder = spark.conf.get(STAGE_FOLDER, None) if given is None else given
     if folder is None:
         checkpoints = spark.conf.get(_CHECKPOINTS, None)
         if checkpoints is not None and _is_path(checkpoints):
@@ -145,7 +145,7 @@ def stage_folder(spark: SparkSession, given: str | None) -> str:
                 "stage: missing. On a cluster the table is staged in a folder that every executor "
                 f"reaches: give stage='/a/shared/folder', or set {STAGE_FOLDER}."
             )
-    if not isinstance(folder, str) or not _is_path(folder):
+    if not isinstance(folder, str) or not folder or not _is_path(folder):
         raise PlanError(
             f"stage={folder!r} is not the path of a folder. Give one that every executor reaches "
             "as a path, like '/mnt/shared/tables'."

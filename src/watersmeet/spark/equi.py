@@ -34,7 +34,13 @@ def build(
     ]
     results = run(
         sources,
-        [Hop(EquiJoin(layout), resized=partial(_resized, layout))],
+        [
+            Hop(
+                EquiJoin(layout),
+                resized=partial(_resized, layout),
+                fingerprint=layout.fingerprint,
+            )
+        ],
         result_schema(spec, frames),
         name=spec.name,
         shards=policy.shards,

@@ -30,10 +30,12 @@ def describe(
 ) -> StreamSpec:
     """A DataFrame and what the user said about it, as plain data."""
     if not isinstance(df, DataFrame):
-        kind = f"{type(df).__module__.partition('.')[0]}'s {type(df).__name__}"
+        package = type(df).__module__.partition(".")[0]
+        kind = type(df).__name__ if package == "builtins" else f"{package}'s {type(df).__name__}"
         raise PlanError(
             f"stream {name!r}: df must be a Spark DataFrame, got {kind}. Read one with "
-            "spark.readStream, or make one of rows with spark.createDataFrame(...)."
+            "spark.readStream (a table with spark.read), or make one of rows with "
+            "spark.createDataFrame(...)."
         )
     if REPORT in _lower(df.columns):
         raise PlanError(

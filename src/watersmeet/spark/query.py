@@ -29,6 +29,7 @@ from watersmeet.spark.metrics import observation_name
 from watersmeet.spark.places import with_places
 from watersmeet.spark.processor import Processor
 from watersmeet.spark.shards import shard_ids
+from watersmeet.spark.start_check import watch
 from watersmeet.state.cache import SegmentCache
 
 CACHE_FOLDER = "spark.watersmeet.cache.folder"
@@ -51,11 +52,13 @@ class Hop:
     """A stateful operator in a chain of them; ``onward`` are the routes, one for each input of
     the next operator, of the rows that it hands on. The last hop has none: it gives results.
     ``resized`` gives the operator for another number of shards than the planned one: a checkpoint
-    keeps its own. None: the operator does not depend on it."""
+    keeps its own. None: the operator does not depend on it. ``fingerprint`` is that of its state;
+    None: a checkpoint is not looked at when a query starts."""
 
     operator: Operator
     onward: tuple[Route, ...] = ()
     resized: Callable[[int], Operator] | None = None
+    fingerprint: str | None = None
 
 
 def run(
@@ -84,6 +87,7 @@ def run(
             for i, (source, given) in enumerate(zip(sources, inputs, strict=True))
         ]
     )
+    fingerprints: dict[str, str] = {}
     for number, hop in enumerate(hops):
         leave: Exit = HandOn(tuple(Pack(i, route, ids) for i, route in enumerate(hop.onward)))
         given = CAPSULE
@@ -106,10 +110,15 @@ def run(
         )
         part = f", hop {number + 1} of {len(hops)}" if len(hops) > 1 else ""
         summary = counters.observed(hop.operator, name + part)
-        observed = steps.observe(observation_name(unique + part), summary)
+        observation = observation_name(unique + part)
+        if hop.fingerprint is not None:
+            fingerprints[observation] = hop.fingerprint
+        observed = steps.observe(observation, summary)
         rows = observed.where(F.col(counters.REPORT).isNull()).drop(counters.REPORT)
         if hop.onward:
             rows = rows.drop("event_time")
+    if streaming and fingerprints:
+        watch(rows.sparkSession, fingerprints)
     return rows
 
 

@@ -35,8 +35,15 @@ def build(
     ]
     onward = [*(hop.routes for hop in later), ()]
     hops = [
-        Hop(RingHop(layout, hop), routes, resized=partial(_resized, layout, hop.number))
-        for hop, routes in zip((first, *later), onward, strict=True)
+        Hop(
+            RingHop(layout, hop),
+            routes,
+            resized=partial(_resized, layout, hop.number),
+            fingerprint=fingerprint,
+        )
+        for hop, routes, fingerprint in zip(
+            (first, *later), onward, fingerprints(layout), strict=True
+        )
     ]
     results = run(
         sources,

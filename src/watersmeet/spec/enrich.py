@@ -24,6 +24,8 @@ EnrichHow = Literal[
     "leftanti",
     "left_anti",
 ]
+#: What ``on`` and ``where`` call a table that has no name of its own.
+TABLE_NAME = "table"
 ENRICH_TYPES = ("inner", "left", "semi", "anti")
 #: How a partition of the table is read: as the cost model says, or always one way.
 Access = Literal["auto", "scan", "seek"]

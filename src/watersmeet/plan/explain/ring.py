@@ -51,6 +51,8 @@ def _condition(plan: RingPlan) -> Node:
         first = ", those first that reject most for their time" if len(predicates) > 1 else ""
         compared = [Node(text) for text in predicates]
         nodes.append(Node(f"{pairs}: compared by predicates{first}", compared))
+    if plan.unconnected is not None:
+        nodes.append(Node(f"WARNING: {plan.unconnected}"))
     return Node("condition (no key)", nodes)
 
 
