@@ -9,7 +9,7 @@ takes less room on its way than a null structure, whose fields are all there.)
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields
 
 from pyspark.sql import Column
@@ -25,17 +25,19 @@ FIELD = T.StructField(REPORT, T.StringType())
 STEP = "step"
 NAME = "name"
 FAMILY = "family"
+STREAMS = "streams"
 COUNTERS = "counters"
 NOTES = "notes"
 LARGEST = "largest"
-_REPORT_TYPE = (
-    f"{COUNTERS} array<bigint>, {NOTES} array<string>, "
-    f"{LARGEST} struct<fanout: bigint, stream: string, key: string>"
+_SUMS = "map<string, bigint>"
+_REPORTS = (
+    f"array<struct<{COUNTERS}: {_SUMS}, {NOTES}: array<string>, "
+    f"{LARGEST}: struct<fanout: bigint, stream: string, key: string>>>"
 )
 _NO_NUMBERS = ("streams", "notes", "largest")
 
 
-def numbers(counters: Counters, streams: list[str]) -> Iterator[tuple[str, int]]:
+def numbers(counters: Counters, streams: Sequence[str]) -> Iterator[tuple[str, int]]:
     """Every number that was counted, with its name: ``results``, ``views.rows``, ..."""
     for field in fields(counters):
         if field.name not in _NO_NUMBERS:
@@ -45,12 +47,11 @@ def numbers(counters: Counters, streams: list[str]) -> Iterator[tuple[str, int]]
             yield f"{stream}.{field.name}", getattr(counted, field.name)
 
 
-def report(counters: Counters) -> str:
+def report(counters: Counters, operator: Operator) -> str:
     """What a step did, as text."""
-    streams = [""] * len(counters.streams)
     return json.dumps(
         {
-            COUNTERS: [number for _, number in numbers(counters, streams)],
+            COUNTERS: dict(numbers(counters, operator.counted)),
             NOTES: counters.notes,
             LARGEST: asdict(counters.largest),
         }
@@ -58,32 +59,29 @@ def report(counters: Counters) -> str:
 
 
 def observed(operator: Operator, name: str) -> Column:
-    """What to observe of the join of that name: each counter's name and its sum over a
-    micro-batch, the notes, and the largest fan-out.
+    """What to observe of the join of that name: the sum of each counter over a micro-batch, the
+    notes, and the largest fan-out.
 
-    Spark evaluates an observed aggregate for every row that passes, and nearly all
-    of them are results. So there is one only, which merely skips them. And Spark plans the
-    query for every micro-batch again, so the expression is small: one literal has all names."""
-    nothing = operator.counters()
-    labels = [name for name, _ in numbers(nothing, list(operator.counted))]
-    zeros = F.array_repeat(F.lit(0).cast("bigint"), len(labels))
+    Spark evaluates an observed aggregate for every row that passes, and nearly all of them are
+    results. So there is one only, which merely skips them. And Spark plans the query for every
+    micro-batch again, and shows the expression wherever it shows the plan, so it is small: the
+    names of the counters come with the reports. (Without a report there are none.)"""
+    texts = F.concat_ws(",", F.collect_list(REPORT))
+    reports = F.from_json(F.concat(F.lit("["), texts, F.lit("]")), _REPORTS)
 
     def summary(reports: Column) -> Column:
-        summed = F.aggregate(
-            reports[COUNTERS], zeros, lambda sums, step: F.zip_with(sums, step, _add)
-        )
+        nothing = F.from_json(F.lit("{}"), _SUMS)
         return F.struct(
             F.lit(name).alias(NAME),
-            F.lit(nothing.family).alias(FAMILY),
-            F.map_from_arrays(F.split(F.lit("\t".join(labels)), "\t"), summed).alias(COUNTERS),
+            F.lit(operator.counters().family).alias(FAMILY),
+            F.array(*map(F.lit, operator.counted)).alias(STREAMS),
+            F.aggregate(reports[COUNTERS], nothing, _added).alias(COUNTERS),
             F.flatten(reports[NOTES]).alias(NOTES),
             F.array_max(reports[LARGEST]).alias(LARGEST),
         )
 
-    texts = F.collect_list(REPORT)
-    reports = F.transform(texts, lambda text: F.from_json(text, _REPORT_TYPE))
     return F.transform(F.array(reports), summary)[0].alias(STEP)
 
 
-def _add(one: Column, other: Column) -> Column:
-    return one + other
+def _added(sums: Column, step: Column) -> Column:
+    return F.map_zip_with(sums, step, lambda _, one, other: F.nvl(one, F.lit(0)) + other)

@@ -110,7 +110,7 @@ class InPlace(Travelling):
         if _tells(learned):
             self.operator.report(state, counted)
         counted.step_ms = round((time.perf_counter() - began) * 1000)
-        yield report_row(self.operator.output, counters.report(counted))
+        yield report_row(self.operator.output, counters.report(counted, self.operator))
 
     def _chunks(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Chunk]:
         """The rows, a bounded amount at a time."""

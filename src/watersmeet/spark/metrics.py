@@ -17,7 +17,7 @@ from watersmeet.operators.base import JoinStreamCounters, Largest, StreamCounter
 from watersmeet.operators.enrich.counters import TABLE_VERSION, EnrichCounters
 from watersmeet.operators.equi.counters import EquiCounters, EquiStreamCounters
 from watersmeet.operators.ring.counters import RingCounters
-from watersmeet.spark.counters import COUNTERS, FAMILY, LARGEST, NAME, NOTES, STEP
+from watersmeet.spark.counters import COUNTERS, FAMILY, LARGEST, NAME, NOTES, STEP, STREAMS
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryProgress
@@ -216,17 +216,14 @@ def _records(progress: Any) -> Iterator[StepMetrics]:
 
 def _record(progress: Any, join: str, observed: dict[str, Any]) -> StepMetrics:
     record, counters = _FAMILIES.get(observed[FAMILY], (StepMetrics, StreamCounters))
-    known = {field.name for field in (*fields(record), *fields(counters))}
-    streams: dict[str, dict[str, int]] = {}
-    totals = {}
+    # A micro-batch in which no shard took a step has no counters: nothing was done.
+    totals = dict.fromkeys(_counted(record), 0)
+    streams = {name: dict.fromkeys(_counted(counters), 0) for name in observed[STREAMS]}
     for name, value in observed[COUNTERS].items():
-        stream, dot, counter = name.rpartition(".")
-        if counter not in known:
-            continue
-        if dot:
-            streams.setdefault(stream, {})[counter] = value
-        else:
-            totals[name] = value
+        stream, _, counter = name.rpartition(".")
+        counts = streams.get(stream, {}) if stream else totals
+        if counter in counts:
+            counts[counter] = value
     return record(
         batch=progress.batchId,
         timestamp=datetime.fromisoformat(progress.timestamp),
@@ -237,6 +234,13 @@ def _record(progress: Any, join: str, observed: dict[str, Any]) -> StepMetrics:
         largest=Largest(**(observed[LARGEST] or {})),
         **totals,
     )
+
+
+def _counted(kind: type[StepMetrics | StreamCounters]) -> list[str]:
+    """The names of the numbers that are counted."""
+    return [
+        field.name for field in fields(kind) if field.type in (int, "int") and field.name != "batch"
+    ]
 
 
 def _parsed(watermark: str | None) -> datetime | None:

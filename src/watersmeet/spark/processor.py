@@ -108,7 +108,7 @@ class Processor(Travelling, StatefulProcessor):
         state.commit()
         self._operator.report(state, counters)
         counters.step_ms = round((time.perf_counter() - began) * 1000)
-        yield to_frame(report_row(self._exit.schema, report(counters)))
+        yield to_frame(report_row(self._exit.schema, report(counters, self._operator)))
 
     def _emitted(
         self, chunks: Iterator[Chunk], watermark: int | None, state: Any, counters: Any
