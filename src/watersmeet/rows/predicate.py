@@ -161,6 +161,9 @@ class FunctionPredicate:
             given = self.function(*tables)
         except Exception as error:
             raise self._failure(f"it raised {type(error).__name__}: {error}", tables) from error
+        if isinstance(given, np.ndarray) and given.dtype == np.bool_ and given.shape == (count,):
+            # As it is: to Arrow and back takes longer than many a comparison.
+            return given
         try:
             holds = given if isinstance(given, pa.Array | pa.ChunkedArray) else pa.array(given)
         except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError) as error:
@@ -171,7 +174,7 @@ class FunctionPredicate:
             raise self._failure(f"it returned values of type {holds.type}", tables)
         if len(holds) != count:
             raise self._failure(f"it returned {len(holds)} values for {count} rows", tables)
-        mask: Bools = np.asarray(holds.fill_null(False))
+        mask: Bools = np.asarray(holds.fill_null(False) if holds.null_count else holds)
         return mask
 
     def _failure(self, what: str, tables: Sequence[pa.Table]) -> PredicateFunctionError:
