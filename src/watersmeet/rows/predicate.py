@@ -37,6 +37,10 @@ class Predicate(Protocol):
         """Are the arrays that it was given of no use to it once it has answered? Then their memory
         may be used again."""
 
+    @property
+    def cost(self) -> float | None:
+        """The seconds that it takes for a pair, if that was declared."""
+
     def mask(self, columns: Sequence[pa.Array]) -> Bools:
         """For which rows of the given arrays, one for each input, does it hold?"""
 
@@ -74,6 +78,7 @@ class SqlPredicate:
     # `==` of two Polars expressions is an expression, not a truth value.
     expression: pl.Expr = field(compare=False)
     forgets = True
+    cost = None
 
     def mask(self, columns: Sequence[pa.Array]) -> Bools:
         return self._evaluated(columns, self.expression.fill_null(False))
@@ -106,6 +111,7 @@ class AllOf:
 
     predicates: tuple[Predicate, ...]
     forgets = False
+    cost = None
 
     @property
     def text(self) -> str:
@@ -145,6 +151,7 @@ class FunctionPredicate:
     columns: tuple[tuple[int, str], ...]
     function: Callable[..., Any]
     sides: tuple[int, ...]
+    cost: float | None = None
     forgets = False
 
     def satisfying(self, columns: Sequence[pa.Array]) -> Positions:
