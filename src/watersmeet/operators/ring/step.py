@@ -6,7 +6,8 @@ times, T - time <= W for each of them, W its stream's window.
 **Slices.** The stored rows of a stream are cut into disjoint slices, one a shard. A row is stored
 in one of them, its *home*, which follows from a hash of its content, by count where contents are
 equal (:mod:`watersmeet.rows.dealing`): so slices are even, whatever the times, and a step that is
-run again stores the same rows. What probes goes to all slices. A slice is one window of :mod:`watersmeet.state`: it expires segment by segment.
+run again stores the same rows. What probes goes to all slices. A slice is one window of
+:mod:`watersmeet.state`: it expires segment by segment.
 
 **Each combination once.** :mod:`.chain` says who sees whose new rows. Within a step: rows that see
 no new rows of a stream probe the segments that were there before the step; rows that see them wait
