@@ -146,7 +146,6 @@ class LocalRun:
         self.folder: str = folder or (restart and restart.folder) or _own_folder()
         self.watermark: int | None = restart.watermark if restart else None
         self._greatest: dict[int, int] = dict(restart._greatest) if restart else {}
-        self._steps: int = restart._steps if restart else 0
         self.counters: Any = operator.counters()
 
     def step(self, rows: Sequence[pa.RecordBatch | None], *, last: bool = False) -> list[Any]:
@@ -161,7 +160,6 @@ class LocalRun:
             self.following.watermark = self.watermark
             emitted = self.following.step(_by_input(emitted, self.following), last=last)
         self._advance(rows)
-        self._steps += 1
         return emitted
 
     def pause(self) -> list[Any]:
@@ -206,7 +204,7 @@ class LocalRun:
             if batch is not None and len(batch):
                 given = self.inputs[position]
                 if given.counted:
-                    batch = Dealing(self._steps).dealt(batch)
+                    batch = Dealing().dealt(batch)
                 for number, part in given.route.deal(batch, count):
                     dealt[number][position].append(part)
         return [[concat(parts) if parts else None for parts in shard] for shard in dealt]

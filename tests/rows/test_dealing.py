@@ -20,9 +20,9 @@ VALUES = [(1, None, [1]), (None, 1, [1]), (1, None, [None]), (1, None, None), (2
 Rows = list[tuple[int, int]]
 
 
-def dealt(given: Rows, cuts: list[int], *, start: int = 0) -> Counter[tuple[int, int]]:
+def dealt(given: Rows, cuts: list[int]) -> Counter[tuple[int, int]]:
     """How many rows of each content got which code, if a task brings them in such batches."""
-    dealing, found = Dealing(start), Counter[tuple[int, int]]()
+    dealing, found = Dealing(), Counter[tuple[int, int]]()
     for part in (given[low:high] for low, high in zip([0, *cuts], [*cuts, None], strict=True)):
         columns = list(zip(*(VALUES[value] for _, value in part), strict=True)) or [(), (), ()]
         arrays = [pa.array([code for code, _ in part], pa.int64())]
@@ -49,6 +49,9 @@ def test_a_task_that_is_run_again_deals_alike_in_any_order(
     assert dealt(shuffled, sorted(others)) == first
     # Rows of equal content all have codes of their own.
     assert max(first.values(), default=1) == 1
+    # One that has no like keeps the code of its content.
+    contents = Counter(given_rows)
+    assert all((row in first) for row, count in contents.items() if count == 1)
 
 
 @pytest.mark.parametrize("shards", [2, 3, 7, 8, 200])
@@ -56,8 +59,3 @@ def test_equal_rows_are_dealt_one_shard_after_the_other(shards: int) -> None:
     codes = pa.array([code for code, _ in dealt([(5, 0)] * 1000, [100, 700])])
     counts = Counter(shard_numbers(codes, shards).tolist())
     assert max(counts.values()) - min(counts[shard] for shard in range(shards)) <= 1
-
-
-def test_tasks_and_micro_batches_begin_at_other_shards() -> None:
-    codes = [code for start in range(8) for code, _ in dealt([(5, 0)], [], start=start)]
-    assert sorted(shard_numbers(pa.array(codes), 8).tolist()) == list(range(8))

@@ -3,13 +3,12 @@
 A row without a key goes by its code, which is a hash of its content. Rows of equal content would
 all go to one shard, however many they are. So they are dealt, one shard after the other:
 
-    the n-th row of a content in a task gets the code whose shard is start + n further on
+    the n-th row of a content in a task, from 0 on, gets the code whose shard is n further on
 
 **Invariant.** Which rows of a task go where depends on the rows that the task has, and not on their
 order: of k rows of equal content, some row gets each of the numbers 0 to k - 1, and it does not
 matter which. So a task that is run again deals alike, also behind a shuffle, which may bring its
-rows in another order. The ``start`` must be the same again, too: it follows from the numbers of the
-micro-batch and the task. Thereby a content of which every task has one row is dealt as well.
+rows in another order. A row that has no like goes by its content alone.
 
 A hash decides here whether contents are equal. Where it errs, nothing is lost: rows are where their
 codes say.
@@ -35,15 +34,14 @@ class Dealing:
     (7, 9, 8)
     """
 
-    def __init__(self, start: int = 0) -> None:
-        self._start = start
+    def __init__(self) -> None:
         self._contents: Ints = np.empty(0, dtype=np.int64)
         self._counts: Ints = np.empty(0, dtype=np.int64)
 
     def dealt(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows, with codes by which they are dealt."""
         contents: Ints = content_hash(rows).to_numpy()
-        codes = further(codes_of(rows), self._start + self._before(contents) + ranks(contents))
+        codes = further(codes_of(rows), self._before(contents) + ranks(contents))
         self._remember(contents)
         return rows.set_column(rows.schema.get_field_index(CODE), CODE, pa.array(codes))
 

@@ -52,8 +52,6 @@ PACK_ROWS = 1 << 16
 PACK_BYTES = 64 << 20
 #: A capsule's rows take this number of bytes at most.
 CAPSULE_BYTES = 128 << 10
-#: Where a task finds the number of its micro-batch.
-_BATCH = "streaming.sql.batchId"
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,7 @@ class Pack(Travelling):
             yield self.heartbeat()
         gathering = Gathering(PACK_ROWS, PACK_BYTES)
         gathered = chain.from_iterable(map(gathering.add, batches))
-        dealing = Dealing(_start(context)) if self.counted else None
+        dealing = Dealing() if self.counted else None
         for rows in chain(gathered, gathering.rest()):
             if dealing is not None:
                 rows = dealing.dealt(without_places(rows))
@@ -125,13 +123,6 @@ class Pack(Travelling):
             ],
             schema=CAPSULE_ARROW,
         )
-
-
-def _start(context: TaskContext | None) -> int:
-    """Where a task begins to deal: the same, if it is run again."""
-    if context is None:
-        return 0
-    return context.partitionId() + int(context.getLocalProperty(_BATCH) or 0)
 
 
 def payloads(parts: Sequence[pa.RecordBatch | None]) -> pa.Array:
