@@ -168,8 +168,8 @@ class FunctionPredicate:
             given = self.function(*tables)
         except Exception as error:
             raise self._failure(f"it raised {type(error).__name__}: {error}", tables) from error
-        if isinstance(given, np.ndarray) and given.dtype == np.bool_ and given.shape == (count,):
-            # As it is: to Arrow and back takes longer than many a comparison.
+        # A plain array is taken as it is: to Arrow and back takes longer than many a comparison.
+        if type(given) is np.ndarray and given.dtype == np.bool_ and given.shape == (count,):
             return given
         try:
             holds = given if isinstance(given, pa.Array | pa.ChunkedArray) else pa.array(given)

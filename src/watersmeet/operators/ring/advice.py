@@ -70,8 +70,7 @@ class Measurements:
     def comparing(self, layout: RingLayout) -> float | None:
         """T_j: seconds to compare a new row with a stored one, by searches and predicates; None as
         long as no predicate was measured."""
-        count = len(layout.conditions.predicates)
-        shares = {number: self.selectivity[number] for number in self.selectivity}
+        count, shares = len(layout.conditions.predicates), self.selectivity
         found = 1.0
         for number in range(count, len(layout.conditions.streams)):
             found *= shares.get(str(number), 1.0)
