@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 
-from watersmeet import sizes
+from watersmeet import durations, sizes
 from watersmeet.errors import PlanError, PredicateError, did_you_mean
 from watersmeet.plan import enrich as enriching
 from watersmeet.plan.calls import as_in, warn
@@ -198,6 +198,7 @@ def predicate(
     function: Callable[..., Any],
     *streams: str,
     columns: Mapping[str, Sequence[str]] | None = None,
+    cost: Duration | None = None,
 ) -> PredicateFunction:
     """A condition of the match that is a Python function, for ``where``.
 
@@ -215,6 +216,9 @@ def predicate(
     columns
         Which columns the tables have, by stream; all, for a stream that is not named. Fewer
         columns take less time and state.
+    cost
+        What a pair of rows takes, like ``"50 us"``, if it is known. It is only used to say over how
+        many slices a join without a key should be spread; while that runs, costs are measured.
     """
     if not callable(function):
         raise PredicateError(
@@ -242,7 +246,13 @@ def predicate(
                 f"predicate: columns[{name!r}]={wanted!r} is not a list of columns. Give one or "
                 f"more, {example}."
             )
-    return PredicateFunction(function, streams, dict(columns or {}))
+    micros = None if cost is None else durations.parse(cost, argument="predicate: cost")
+    if micros == 0:
+        raise PredicateError(
+            f"predicate: cost={cost!r} is less than a microsecond. Leave it out: functions are "
+            "taken to be cheap."
+        )
+    return PredicateFunction(function, streams, dict(columns or {}), micros)
 
 
 def _check_arity(function: Callable[..., Any], streams: Sequence[str]) -> None:

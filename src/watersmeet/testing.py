@@ -38,7 +38,6 @@ import pyarrow.compute as pc
 from watersmeet import durations
 from watersmeet.cost import calibration
 from watersmeet.cost.engine import Weights
-from watersmeet.cost.slices import SliceWeights
 from watersmeet.errors import (
     PredicateError,
     PunctuationError,
@@ -61,6 +60,7 @@ from watersmeet.plan.family import plan_join
 from watersmeet.plan.join import JoinPlan
 from watersmeet.plan.ring import RingPlan
 from watersmeet.rows.columns import TIME, concat
+from watersmeet.rows.dealing import Dealing
 from watersmeet.rows.encode import encoded, flags
 from watersmeet.rows.layout import RowLayout
 from watersmeet.rows.route import ByKey, Route
@@ -68,7 +68,7 @@ from watersmeet.rows.shard import Shard
 from watersmeet.rows.terms import Term
 from watersmeet.rows.types import arrow_type, canonical_schema, spark_name
 from watersmeet.spec.output import OutputColumn
-from watersmeet.spec.policy import Schedule
+from watersmeet.spec.policy import Schedule, SliceWeights
 from watersmeet.spec.stream import Arrival, Column, Punctuation, StreamSpec, check_expected
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.store import MemoryStore
@@ -108,10 +108,12 @@ class LocalStream:
 @dataclass(frozen=True)
 class LocalInput:
     """One input of a :class:`LocalRun`: where its rows go, and how far the watermark stays
-    behind its times, in microseconds; None: it has no time."""
+    behind its times, in microseconds; None: it has no time. ``counted``: rows of equal content are
+    dealt by count."""
 
     route: Route
     delay: int | None = None
+    counted: bool = False
 
 
 class LocalRun:
@@ -200,7 +202,10 @@ class LocalRun:
         dealt: list[list[list[pa.RecordBatch]]] = [[[] for _ in rows] for _ in range(count)]
         for position, batch in enumerate(rows):
             if batch is not None and len(batch):
-                for number, part in self.inputs[position].route.deal(batch, count):
+                given = self.inputs[position]
+                if given.counted:
+                    batch = Dealing().dealt(batch)
+                for number, part in given.route.deal(batch, count):
                     dealt[number][position].append(part)
         return [[concat(parts) if parts else None for parts in shard] for shard in dealt]
 
@@ -401,7 +406,9 @@ def _hops(
             (
                 RingHop(laid, hop),
                 [
-                    LocalInput(route, delays[number] if hop.number == 0 else None)
+                    LocalInput(route, delays[number], counted=True)
+                    if hop.number == 0
+                    else LocalInput(route)
                     for number, route in enumerate(hop.routes)
                 ],
             )

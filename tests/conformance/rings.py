@@ -135,8 +135,9 @@ def searched(name: str, names: str, one: str, other: str) -> Condition:
 
 @st.composite
 def ring_joins(draw: st.DrawFn, how: str, names: str) -> Join:
-    """A join of streams of such names, without a key."""
-    lengths = [0, 0.001, 1, 3, 8, 100]
+    """A join of streams of such names, without a key. Rows of many streams match all together only
+    if windows are long."""
+    lengths = [0, 0.001, 1, 3, 8, 100] if len(names) < 4 else [8, 100]
     seconds = st.sampled_from(lengths).map(lambda s: timedelta(seconds=s))
     within: Any = draw(st.one_of(seconds, st.fixed_dictionaries(dict.fromkeys(names, seconds))))
     if how in ("inner", "semi") and draw(st.integers(0, 5)) == 0:
@@ -165,18 +166,27 @@ def ring_joins(draw: st.DrawFn, how: str, names: str) -> Join:
 
 @st.composite
 def _conditions(draw: st.DrawFn, names: str) -> tuple[Condition, ...]:
-    """A condition for most neighbours, and some others, in any order."""
-    selective = ["near", "less"] if len(names) > 3 else sorted(PAIRS)
-    chosen = [
-        searched(draw(st.sampled_from(sorted(SEARCHED))), names, *draw(st.permutations(two)))
-        if draw(st.booleans())
-        else pair(draw(st.sampled_from(selective)), *draw(st.permutations(two)))
-        for two in itertools.pairwise(draw(st.permutations(names)))
-        if len(names) > 3 or draw(st.integers(0, 4))
-    ]
-    if draw(st.booleans()):
+    """A condition for most neighbours, and some others, in any order; in SQL, in Python, or some
+    in each. Of many streams, all neighbours have one, and only one of these is strict: few values
+    ascend no further."""
+    in_python, in_sql = sorted(PAIRS), sorted(SEARCHED)
+    if len(names) > 3:
+        in_python, in_sql = ["different", "near"], ["near", "not more"]
+    of_sql = draw(st.sampled_from([0, 5, 10]))
+    chosen = []
+    for place, two in enumerate(itertools.pairwise(draw(st.permutations(names)))):
+        if len(names) < 4 and not draw(st.integers(0, 4)):
+            continue
+        strict = ["box", "less"] if len(names) > 3 and place == 0 else []
+        one, other = draw(st.permutations(two))
+        if draw(st.integers(1, 10)) <= of_sql:
+            chosen.append(searched(draw(st.sampled_from([*in_sql, *strict])), names, one, other))
+        else:
+            chosen.append(pair(draw(st.sampled_from([*in_python, *strict[1:]])), one, other))
+    seldom = st.booleans() if len(names) < 4 else st.sampled_from([False, False, True])
+    if of_sql < 10 and draw(seldom):
         chosen.append(small(draw(st.sampled_from(names))))
-    if len(names) > 2 and draw(st.booleans()):
+    if of_sql < 10 and len(names) > 2 and draw(seldom):
         chosen.append(total(*draw(st.permutations(names))[:3]))
     return tuple(draw(st.permutations(chosen or [pair("any", names[0], names[1])])))
 
@@ -212,7 +222,7 @@ class RingRun:
 def ring_runs(draw: st.DrawFn, how: str, names: str) -> RingRun:
     """A join without a key, and its batches."""
     join = draw(ring_joins(how, names))
-    batches = draw(arrivals(join, {2: 6, 3: 4}.get(len(names), 2)))
+    batches = draw(arrivals(join, {2: 6, 3: 5}.get(len(names), 4)))
     shards = draw(st.integers(1, 4))
     number = st.integers(0, len(batches) - 1)
     return RingRun(

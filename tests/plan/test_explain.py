@@ -9,13 +9,13 @@ import polars as pl
 import pytest
 
 from watersmeet.cost.engine import Weights
-from watersmeet.cost.slices import SliceWeights
 from watersmeet.plan.explain import explain
 from watersmeet.plan.family import plan_join
 from watersmeet.rows.predicate import SqlPredicate
 from watersmeet.rows.terms import Term
 from watersmeet.spec.budget import Budget
 from watersmeet.spec.join import JOIN_TYPES
+from watersmeet.spec.policy import SliceWeights
 from watersmeet.spec.stream import Column, Punctuation, StreamSpec
 from watersmeet.spec.tuning import Tuning
 

@@ -10,7 +10,6 @@ import polars as pl
 import pytest
 
 import watersmeet as wm
-from watersmeet.cost.slices import SliceWeights
 from watersmeet.errors import (
     BudgetError,
     JoinTypeError,
@@ -27,6 +26,7 @@ from watersmeet.plan.ring import RingPlan
 from watersmeet.rows.overlaps import Comparison, Rank
 from watersmeet.rows.predicate import SqlPredicate
 from watersmeet.rows.terms import Term
+from watersmeet.spec.policy import SliceWeights
 from watersmeet.spec.stream import Column, StreamSpec
 from watersmeet.testing import LocalBackend
 
@@ -227,6 +227,19 @@ class TestSlices:
         planned = plan(*slow, shards=16, weights=SENDS, tuning=self.AUTO)
         assert planned.policy.slices < 8
         assert planned.policy.reach == planned.policy.slices
+
+    def test_a_declared_cost_counts(self) -> None:
+        slow = stream("a", rows_per_second=1), stream("b", rows_per_second=1)
+
+        def planned(**cost: str) -> RingPlan:
+            where = wm.predicate(similar, "a", "b", **cost)  # type: ignore[arg-type]
+            return plan(*slow, where=where, shards=16, tuning=self.AUTO, weights=SENDS)
+
+        cheap, dear = planned(), planned(cost="2 ms")
+        assert cheap.policy.slices < dear.policy.slices == 16
+        assert "assumed: 2 ms to compare a pair" in explain(dear)
+        with pytest.raises(PredicateError, match="less than a microsecond"):
+            planned(cost="0 us")
 
     def test_more_slices_help_output_longer_than_latency(self) -> None:
         slow = stream("a", rows_per_second=10), stream("b", rows_per_second=10)

@@ -6,6 +6,7 @@ import datetime as dt
 import pickle
 from decimal import Decimal
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
-from watersmeet.rows.predicate import SqlPredicate
+from watersmeet.rows.predicate import FunctionPredicate, SqlPredicate
 
 PRICE_BELOW_BID = SqlPredicate(
     "views.price < clicks.bid", ((0, "price"), (1, "bid")), pl.col("0.price") < pl.col("1.bid")
@@ -65,3 +66,20 @@ def test_it_travels_to_workers(pickler: ModuleType) -> None:
 def test_the_wrong_number_of_columns_is_a_bug() -> None:
     with pytest.raises(AssertionError, match="needs 2 columns, not 1"):
         PRICE_BELOW_BID.mask([pa.array([1])])
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (np.array([True, False, True]), [True, False, True]),
+        (np.ma.array([True, True, False], mask=[False, True, False]), [True, False, False]),
+        (pa.array([True, None, False]), [True, False, False]),
+        ([None, True, None], [False, True, False]),
+        (pa.chunked_array([[True], [False, None]]), [True, False, False]),
+    ],
+    ids=["numpy", "masked", "arrow", "list", "chunks"],
+)
+def test_what_a_function_may_return(given: Any, expected: list[bool]) -> None:
+    predicate = FunctionPredicate("f(a)", ((0, "x"),), lambda a: given, (0,))
+    assert predicate.mask([pa.array([1, 2, 3])]).tolist() == expected
+    assert predicate.satisfying([pa.array([1, 2, 3])]).tolist() == np.flatnonzero(expected).tolist()

@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from watersmeet.rows.columns import CODE, PUNCTUATION, TIME, concat
+from watersmeet.rows.columns import CODE, HOME, PUNCTUATION, TIME, concat
 from watersmeet.rows.ipc import from_ipc
-from watersmeet.rows.route import ByKey, Everywhere
+from watersmeet.rows.route import ByKey, Everywhere, StoredInOne
 from watersmeet.rows.shard import shard_numbers
 from watersmeet.spark import capsule as module
 from watersmeet.spark.capsule import CAPSULE_BYTES, Pack, payloads
@@ -89,6 +89,18 @@ def test_rows_for_every_shard_come_in_batches_of_bounded_size(
         if sent["payload"] is not None:
             codes[sent["shard"]] += from_ipc(sent["payload"]).column(CODE).to_pylist()
     assert codes == {shard: [1, 2, 3] for shard in range(50)}
+
+
+def test_a_task_deals_rows_of_equal_content_by_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Given rows that are all alike, and a task that packs a few at a time,
+    monkeypatch.setattr(module, "PACK_ROWS", 7)
+    ids = tuple(shard_ids(4))
+    batches = [rows_of([5]) for _ in range(100)]
+    # when they are dealt by count, then each shard stores as many of them, and gets all.
+    opened = packed(Pack(0, StoredInOne(), ids, counted=True), *batches)
+    stored = {shard: concat(parts).column(HOME).to_pylist() for shard, parts in opened.items()}
+    assert [len(stored[shard]) for shard in ids] == [100] * 4
+    assert [sum(stored[shard]) for shard in ids] == [25] * 4
 
 
 def test_a_punctuation_of_many_keys_goes_to_every_shard() -> None:

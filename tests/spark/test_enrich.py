@@ -22,8 +22,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 import watersmeet as wm
 from tests.oracle import Stream, assert_same_rows, sql_join
 from tests.spark.copies_query import LITTLE
+from tests.spark.driver import driver
 from tests.spark.streams import TIMESTAMP, at, read, result, rows_of, run, start, table, write
-from tests.spark.test_recovery import driver
 from watersmeet.operators.enrich.staged import StagedTable, Versions
 from watersmeet.rows.layout import row_layout
 from watersmeet.spark import staging

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import os
-import queue
 import random
-import re
 import shutil
 import signal
 import subprocess
-import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import watersmeet as wm
 from tests.oracle import Stream, assert_same_rows, sql_join
+from tests.spark.driver import PATIENCE, Driver, driver
 from tests.spark.streams import (
     SECOND,
     events,
@@ -36,9 +31,6 @@ from tests.spark.streams import (
 from watersmeet.spark.start_check import NOTE
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
-
-ROOT = Path(__file__).parents[2]
-PATIENCE = 300
 
 
 def views_and_clicks(folder: Path, batches: int, **sizes: int) -> pa.Table:
@@ -52,67 +44,6 @@ def views_and_clicks(folder: Path, batches: int, **sizes: int) -> pa.Table:
         "clicks": Stream(without_end(clicks, "ad"), ["ad"], "clicked", 45 * SECOND),
     }
     return sql_join(streams, how="left")
-
-
-class Driver:
-    """The query of ``recovery_query.py``, or of another such module, in a process group of its
-    own."""
-
-    def __init__(self, folder: Path, *options: str, query: str = "recovery_query") -> None:
-        command = [sys.executable, "-m", f"tests.spark.{query}", str(folder), *options]
-        path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
-        environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": path}
-        # The process group is the driver's, its JVM's, and their workers'.
-        self.process = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=(folder / "stderr").open("a"),
-            text=True,
-            start_new_session=True,
-        )
-        self.lines: queue.Queue[str | None] = queue.Queue()
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.lines.put(line.strip())
-        self.lines.put(None)
-
-    def wait_for(self, pattern: str) -> re.Match[str]:
-        """The next line of the query that matches."""
-        until = time.monotonic() + PATIENCE
-        while True:
-            line = self.lines.get(timeout=max(0.0, until - time.monotonic()))
-            assert line is not None, f"the query ended before it said {pattern!r}"
-            found = re.fullmatch(pattern, line)
-            if found:
-                return found
-
-    def processes(self) -> list[int]:
-        """The processes of the driver's session: itself, JVMs, Python workers."""
-        listed = subprocess.run(
-            ["ps", "-o", "pid=", "--sid", str(self.process.pid)], capture_output=True, text=True
-        )
-        return [int(pid) for pid in listed.stdout.split()]
-
-    def kill(self) -> None:
-        """End the whole process group at once, as a crash of the machine would."""
-        for pid in self.processes():
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        self.process.wait(PATIENCE)
-
-
-@contextmanager
-def driver(folder: Path, *options: str, query: str = "recovery_query") -> Iterator[Driver]:
-    running = Driver(folder, *options, query=query)
-    try:
-        yield running
-    finally:
-        running.kill()
 
 
 def test_a_query_that_is_killed_again_and_again_gives_every_result_once(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,9 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 import watersmeet as wm
 from tests.oracle import Stream, assert_same_rows, sql_join
+from tests.spark import relocation_process
+from tests.spark.driver import driver
 from tests.spark.streams import SECOND, at, events, read, run, table, without_end, write
 from watersmeet.rows.layout import keyless_layout
-from watersmeet.spark.checkpoint import Files
 from watersmeet.spark.encode import encoded
 from watersmeet.spec.stream import Column, StreamSpec
 
@@ -176,6 +176,19 @@ def test_batch_dataframes(spark: SparkSession, folders: Mapping[str, Path]) -> N
     assert_same_rows(table(joined), expected("ab", "right", CLOSE))
 
 
+def continued(df: DataFrame, out: Path, checkpoint: Path) -> int:
+    """Go on from a checkpoint, over what is there, into a folder of its own: the number of
+    results."""
+    query = (
+        df.writeStream.foreachBatch(lambda rows, _: rows.write.mode("append").parquet(str(out)))
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    return sum(record.results for record in wm.metrics(query))
+
+
 def test_a_checkpoint_is_relocated_and_a_kill_leaves_it_as_it_is(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -187,30 +200,39 @@ def test_a_checkpoint_is_relocated_and_a_kill_leaves_it_as_it_is(
         inputs, tuned = streams(spark, folders, names), wm.Tuning(**tuning)
         return wm.plan(inputs, where=CLOSE, within=within(names), how=how, tuning=tuned)
 
-    def query(checkpoint: Path, **tuning: Any) -> list[wm.StepMetrics]:
-        return append(plan(**tuning).dataframe(), tmp_path / "out", checkpoint)
-
-    first = query(tmp_path / "checkpoint")
+    checkpoint, target = tmp_path / "checkpoint", tmp_path / "relocated"
+    first = append(plan().dataframe(), tmp_path / "out", checkpoint)
     before = {record.join: record.state_rows for record in first}
-    target = tmp_path / "relocated"
-    # when its relocation is interrupted, at any time before it is complete,
-    killed = mock.patch.object(Files, "rename", side_effect=InterruptedError)
-    with killed, pytest.raises(InterruptedError):
-        wm.relocate(str(tmp_path / "checkpoint"), str(target), slices=1)
-    # then there is no new checkpoint, and it can be done again.
-    assert not target.exists()
-    wm.relocate(str(tmp_path / "checkpoint"), str(target), slices=1)
+    files = hashes(checkpoint)
+    # when the process that relocates it is killed, with its JVM, in the middle of the rewriting,
+    # and when everything is written,
+    for moment in relocation_process.MOMENTS:
+        with driver(tmp_path, f"--moment={moment}", query="relocation_process") as relocating:
+            relocating.wait_for(moment)
+        written = {path.name for path in (tmp_path / "relocated.incomplete" / "state").iterdir()}
+        assert written == {"0", "1"}
+        # then there is no new checkpoint, the old one is what it was, and it can be done again.
+        assert not target.exists()
+        assert hashes(checkpoint) == files
+    wm.relocate(str(checkpoint), str(target), slices=1)
+    assert hashes(checkpoint) == files
     # It fits the query, and no other one.
     plan(slices=1).check(str(target))
     with pytest.raises(wm.errors.StateError, match="join type: was left, without a key, now right"):
         plan("right").check(str(target))
-    # When the query is started with it, with one slice only,
+    # When the query goes on, from the new checkpoint with one slice only, or from the old one,
     for name in names:
         write(folders[name], BATCHES[name][2:], first=2)
-    shutil.rmtree(tmp_path / "checkpoint")
-    second = query(target, slices=1)
-    # then it goes on as if nothing had happened.
     assert min(before.values()) > 0
-    assert sum(record.results for record in second) > 0
-    rows = without_closing(table(spark.read.parquet(str(tmp_path / "out"))))
-    assert_same_rows(rows, expected(names, "left", CLOSE))
+    for place, slices in ((target, 1), (checkpoint, 2)):
+        rest = tmp_path / f"out-{place.name}"
+        assert continued(plan(slices=slices).dataframe(), rest, place) > 0
+        # then it does as if nothing had happened.
+        rows = without_closing(table(spark.read.parquet(str(tmp_path / "out"), str(rest))))
+        assert_same_rows(rows, expected(names, "left", CLOSE))
+
+
+def hashes(folder: Path) -> dict[str, str]:
+    """All files of a folder, by their content."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}

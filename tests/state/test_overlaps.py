@@ -115,11 +115,20 @@ def test_a_search_finds_what_comparing_all_pairs_finds(grid: str) -> None:
             mock.patch.object(overlaps, "LONG", 1),
         ):
             prepared = Prepared(counts[1], stored)
-            runs = prepared.runs(counts[0], new)
+            runs = prepared.runs(counts[0], new, long=True)
             if runs is not None:
                 parts = [(part, np.arange(len(part))) for part in runs.cut(block)]
                 found = pairs_of((part.at(places) for part, places in parts), block)
                 assert found == all_pairs(new, stored, counts)
+                tiles = (
+                    (
+                        np.repeat(tile.rows, high - low),
+                        np.tile(runs.order[low:high], len(tile.rows)),
+                    )
+                    for tile in runs.tiles(block)
+                    for low, high in [(tile.low, tile.high)]
+                )
+                assert pairs_of(tiles, block) == all_pairs(new, stored, counts)
                 shown["runs"] = True
             for _ in range(2):  # what is kept for the next search gives the same
                 found = pairs_of(prepared.search(counts[0], new, block), block)

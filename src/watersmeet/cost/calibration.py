@@ -20,10 +20,10 @@ import polars as pl
 import pyarrow as pa
 
 from watersmeet.cost.engine import Weights
-from watersmeet.cost.slices import SliceWeights
 from watersmeet.rows.columns import CODE, TIME
 from watersmeet.rows.ipc import from_ipc, write_ipc
 from watersmeet.rows.predicate import SqlPredicate
+from watersmeet.spec.policy import SliceWeights
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.cache.file import whole_file
 from watersmeet.state.cache.folder import cache_folder

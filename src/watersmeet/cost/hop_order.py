@@ -73,7 +73,8 @@ class Streams:
                 continue
             before, met = self._combinations(driver, met), met | {stream}
             windows.append(self.stored[stream])
-            shares.append(self._combinations(driver, met) / (before * self.stored[stream]))
+            pairs = before * self.stored[stream]
+            shares.append(self._combinations(driver, met) / pairs if pairs else 0.0)
         return tuple(windows), tuple(shares)
 
     def crossings(self, order: Sequence[int]) -> Iterator[Crossing]:

@@ -12,30 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from watersmeet.cost.hop_order import Streams
-from watersmeet.cost.ring import (
-    Times,
-    bandwidth,
-    centralized,
-    latency,
-    sliced,
-)
-
-
-@dataclass(frozen=True)
-class SliceWeights:
-    """Nanoseconds, measured on the machine (:mod:`watersmeet.cost.calibration`).
-
-    ``compare``  for a pair, with a predicate as cheap as one can be
-    ``send``     for a row, to be packed and unpacked
-    ``byte``     for each byte of it
-    ``step``     for a step without rows
-    """
-
-    compare: float
-    send: float
-    byte: float
-    step: float
+from watersmeet.cost.hop_order import UNKNOWN_SELECTIVITY, Streams
+from watersmeet.cost.ring import Times, bandwidth, centralized, latency, sliced
+from watersmeet.spec.policy import SliceWeights
 
 
 @dataclass(frozen=True)
@@ -72,19 +51,20 @@ class SliceModel:
         order: Sequence[int],
         weights: SliceWeights,
         *,
-        searched: int,
+        comparing: float,
         row_bytes: float,
     ) -> SliceModel:
-        """The model of streams that are met in an order. By ``searched`` of the conditions rows are
-        searched: each leaves fewer pairs to be compared."""
-        let_through = min((link.selectivity**searched for link in streams.links), default=1.0)
+        """The model of streams that are met in an order, where it takes ``comparing`` seconds to
+        compare a new row with a stored one."""
         times = Times(
-            T_j=weights.compare * let_through / 1e9,
+            T_j=comparing,
             T_s=(weights.send + weights.byte * row_bytes) / 1e9,
             T_n=weights.step / 1e9 / max(1.0, sum(streams.rates)),
         )
         drivers = tuple(
-            Driver(rate, *streams.steps(driver, order)) for driver, rate in enumerate(streams.rates)
+            Driver(rate, *streams.steps(driver, order))
+            for driver, rate in enumerate(streams.rates)
+            if rate
         )
         return cls(drivers, times, row_bytes)
 
@@ -119,6 +99,29 @@ class SliceModel:
                 return slices
         return most
 
+    def gain(self, goal: str, before: int, after: int) -> float:
+        """How many times better another number of slices is for a goal."""
+        if goal == "early":
+            return self.latency(before) / self.latency(after)
+        return self.output(after) / self.output(before)
+
     def _mean(self, figure: Callable[[Driver], float]) -> float:
         total = sum(driver.rate for driver in self.drivers)
         return sum(driver.rate * figure(driver) for driver in self.drivers) / total
+
+
+def comparing(
+    compare: float, costs: Sequence[float], *, searched: int = 0, share: float = UNKNOWN_SELECTIVITY
+) -> float:
+    """T_j as it is assumed before anything is measured: seconds to compare a new row with a stored
+    one. ``compare`` is the least that it takes; ``costs`` are what is declared of functions, of
+    which each sees what the cheaper ones let through; by ``searched`` of the conditions rows are
+    searched. Each of all these lets ``share`` through.
+
+    >>> comparing(1e-8, []), round(comparing(1e-8, [50e-6, 1e-6]), 9)
+    (1e-08, 6e-06)
+    >>> round(comparing(1e-8, [50e-6], searched=1), 9)
+    5e-06
+    """
+    functions = sum(cost * share**number for number, cost in enumerate(sorted(costs)))
+    return max(compare, functions) * share**searched

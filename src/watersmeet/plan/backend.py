@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from watersmeet.cost.engine import Weights
-from watersmeet.cost.slices import SliceWeights
 from watersmeet.rows.terms import Term
+from watersmeet.spec.policy import SliceWeights
 
 
 class Backend(Protocol):

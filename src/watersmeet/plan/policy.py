@@ -9,7 +9,7 @@ from typing import Any
 from watersmeet.cost.engine import Weights, expected, keeping_indexed, keeping_plain
 from watersmeet.cost.hop_order import UNKNOWN_SELECTIVITY, Link, Streams
 from watersmeet.cost.multiway import most_selective_first
-from watersmeet.cost.slices import SliceModel, SliceWeights
+from watersmeet.cost.slices import SliceModel, comparing
 from watersmeet.errors import StrategyError
 from watersmeet.rows.conditions import Conditions
 from watersmeet.spec.budget import Budget
@@ -21,6 +21,7 @@ from watersmeet.spec.policy import (
     RingPolicy,
     Schedule,
     ShardBudget,
+    SliceWeights,
 )
 from watersmeet.spec.ring import RingSpec
 
@@ -172,9 +173,15 @@ def ring_policy(
     side, on a machine with such weights."""
     streams = _expected_streams(spec, conditions)
     order = _hop_order(spec, streams)
-    searched, row_bytes = len(conditions.overlaps), _row_bytes(spec)
-    model = SliceModel.of(streams, order, weights, searched=searched, row_bytes=row_bytes)
-    expected, asked = _expected_slices(model, spec.goal, shards), spec.tuning.slices
+    costs = [each.cost for each in conditions.predicates if each.cost is not None]
+    model = SliceModel.of(
+        streams,
+        order,
+        weights,
+        comparing=comparing(weights.compare / 1e9, costs, searched=len(conditions.overlaps)),
+        row_bytes=_row_bytes(spec),
+    )
+    expected, asked = _expected_slices(model, weights, spec.goal, shards), spec.tuning.slices
     slices = expected.best if asked == "auto" else _at_most(shards, asked, "slices") or shards
     draining = _at_most(shards, spec.tuning.draining, "draining") or slices
     hops = 1 if len(order) == 2 and spec.marked is None else len(order)
@@ -185,6 +192,7 @@ def ring_policy(
         order,
         partial=streams.partial_results(order),
         expected_slices=expected,
+        goal=spec.goal,
         cross_products=tuple((c.driver, c.stream, c.pairs) for c in streams.crossings(order)),
         budget=None if spec.budget is None else _shard_budget(spec.budget, shards * hops, cores=1),
         cores=cores,
@@ -208,7 +216,9 @@ def _row_bytes(spec: RingSpec) -> float:
     return total / len(spec.streams)
 
 
-def _expected_slices(model: SliceModel, goal: str, shards: int) -> ExpectedSlices:
+def _expected_slices(
+    model: SliceModel, weights: SliceWeights, goal: str, shards: int
+) -> ExpectedSlices:
     """What the model says of numbers of slices around the best one."""
     best = model.best(goal, most=shards)
     around = {1, best // 2, best - 1, best, best + 1, 2 * best, shards}
@@ -223,6 +233,7 @@ def _expected_slices(model: SliceModel, goal: str, shards: int) -> ExpectedSlice
         sending=model.times.T_s,
         row_bytes=model.row_bytes,
         bandwidth=model.bandwidth(best),
+        weights=weights,
     )
 
 

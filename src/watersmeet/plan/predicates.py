@@ -23,7 +23,8 @@ def bound(given: PredicateFunction, streams: Sequence[StreamSpec]) -> FunctionPr
             )
     sides = tuple(names.index(name) for name in given.streams)
     columns = tuple((side, name) for side in sides for name in _columns(given, streams[side]))
-    return FunctionPredicate(given.text, columns, given.function, sides)
+    cost = None if given.cost is None else given.cost / 1e6
+    return FunctionPredicate(given.text, columns, given.function, sides, cost)
 
 
 def _columns(given: PredicateFunction, stream: StreamSpec) -> list[str]:

@@ -37,6 +37,10 @@ class Predicate(Protocol):
         """Are the arrays that it was given of no use to it once it has answered? Then their memory
         may be used again."""
 
+    @property
+    def cost(self) -> float | None:
+        """The seconds that it takes for a pair, if that was declared."""
+
     def mask(self, columns: Sequence[pa.Array]) -> Bools:
         """For which rows of the given arrays, one for each input, does it hold?"""
 
@@ -74,6 +78,7 @@ class SqlPredicate:
     # `==` of two Polars expressions is an expression, not a truth value.
     expression: pl.Expr = field(compare=False)
     forgets = True
+    cost = None
 
     def mask(self, columns: Sequence[pa.Array]) -> Bools:
         return self._evaluated(columns, self.expression.fill_null(False))
@@ -106,6 +111,7 @@ class AllOf:
 
     predicates: tuple[Predicate, ...]
     forgets = False
+    cost = None
 
     @property
     def text(self) -> str:
@@ -145,6 +151,7 @@ class FunctionPredicate:
     columns: tuple[tuple[int, str], ...]
     function: Callable[..., Any]
     sides: tuple[int, ...]
+    cost: float | None = None
     forgets = False
 
     def satisfying(self, columns: Sequence[pa.Array]) -> Positions:
@@ -161,6 +168,9 @@ class FunctionPredicate:
             given = self.function(*tables)
         except Exception as error:
             raise self._failure(f"it raised {type(error).__name__}: {error}", tables) from error
+        # A plain array is taken as it is: to Arrow and back takes longer than many a comparison.
+        if type(given) is np.ndarray and given.dtype == np.bool_ and given.shape == (count,):
+            return given
         try:
             holds = given if isinstance(given, pa.Array | pa.ChunkedArray) else pa.array(given)
         except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError) as error:
@@ -171,7 +181,7 @@ class FunctionPredicate:
             raise self._failure(f"it returned values of type {holds.type}", tables)
         if len(holds) != count:
             raise self._failure(f"it returned {len(holds)} values for {count} rows", tables)
-        mask: Bools = np.asarray(holds.fill_null(False))
+        mask: Bools = np.asarray(holds.fill_null(False) if holds.null_count else holds)
         return mask
 
     def _failure(self, what: str, tables: Sequence[pa.Table]) -> PredicateFunctionError:

@@ -2,7 +2,8 @@
 
 A route is part of the state's format: a change moves rows away from the state they belong to.
 It depends on what is in a row, never on where the row stands: a map task that is run again may
-see its rows in another order.
+see its rows in another order. (Rows without a key are dealt by count before that, in a way that
+does not depend on their order either: :mod:`watersmeet.rows.dealing`.)
 
 ======================  ==============================================================
 :class:`ByKey`          to one shard, that of its key; the rows of a table that is

@@ -18,6 +18,8 @@ from watersmeet.rows.columns import Bools, Ints
 
 #: 2**64 divided by the golden ratio: Fibonacci hashing spreads runs of integers.
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+#: Added to a code, it adds one to the upper half of the product by which the shard is found.
+_NEXT = np.uint64((pow(0x9E3779B97F4A7C15, -1, 1 << 64) << 32) % (1 << 64))
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,18 @@ class Shard:
 def shard_numbers(codes: pa.Array, count: int) -> Ints:
     """The shard of each key code, from 0 to count - 1; that of zero for a null."""
     return numbers_of(codes.fill_null(0).to_numpy(zero_copy_only=False), count)
+
+
+def further(codes: Ints, by: Ints) -> Ints:
+    """Codes that belong to shards so many further on, whatever the number of shards.
+
+    >>> codes = further(np.full(5, 77), np.arange(5))
+    >>> [shard_numbers(pa.array(codes), count).tolist() for count in (2, 3, 4)]
+    [[1, 0, 1, 0, 1], [0, 1, 2, 0, 1], [3, 0, 1, 2, 3]]
+    """
+    with np.errstate(over="ignore"):
+        moved: Ints = (codes.view(np.uint64) + by.astype(np.uint64) * _NEXT).view(np.int64)
+    return moved
 
 
 def numbers_of(codes: Ints, count: int) -> Ints:

@@ -9,10 +9,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from watersmeet.cost import calibration
 from watersmeet.cost.engine import Weights
-from watersmeet.cost.slices import SliceWeights
 from watersmeet.rows.terms import Term
 from watersmeet.spark.query import shard_count
 from watersmeet.spark.sql import translate
+from watersmeet.spec.policy import SliceWeights
 
 
 @dataclass(frozen=True)

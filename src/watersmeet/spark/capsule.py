@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,7 @@ from pyspark import TaskContext
 from pyspark.sql import types as T
 
 from watersmeet.rows.columns import TIME
+from watersmeet.rows.dealing import Dealing
 from watersmeet.rows.gathering import Gathering
 from watersmeet.rows.ipc import write_ipc
 from watersmeet.rows.route import Route
@@ -59,13 +61,15 @@ class Pack(Travelling):
     ``ids[n]`` is what Spark knows shard n by (:mod:`watersmeet.spark.shards`). As a function for
     ``mapInArrow``: it deals to the shards of the query that runs it, and the first task also sends
     an empty capsule to every shard, so that each takes a step, and reports its state, in every
-    micro-batch with data. ``label`` is what it is called in Spark's plans.
+    micro-batch with data. ``counted``: rows of equal content are dealt by count
+    (:mod:`watersmeet.rows.dealing`). ``label`` is what it is called in Spark's plans.
     """
 
     stream: int
     route: Route
     ids: tuple[int, ...]
     label: str = "pack"
+    counted: bool = False
 
     @property
     def __name__(self) -> str:
@@ -81,10 +85,11 @@ class Pack(Travelling):
         if context is not None and context.partitionId() == 0:
             yield self.heartbeat()
         gathering = Gathering(PACK_ROWS, PACK_BYTES)
-        for batch in batches:
-            for rows in gathering.add(batch):
-                yield from self.packed(rows)
-        for rows in gathering.rest():
+        gathered = chain.from_iterable(map(gathering.add, batches))
+        dealing = Dealing() if self.counted else None
+        for rows in chain(gathered, gathering.rest()):
+            if dealing is not None:
+                rows = dealing.dealt(without_places(rows))
             yield from self.packed(rows)
 
     def heartbeat(self) -> pa.RecordBatch:

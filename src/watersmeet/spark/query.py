@@ -40,11 +40,13 @@ _DEFAULT_CACHE_SIZE = 4 << 30
 @dataclass(frozen=True)
 class Source:
     """One input of a query: its ``rows``, as they are stored, and where they go. ``delay`` is
-    that of the watermark to set on their time, in microseconds; None: it has one, or no time."""
+    that of the watermark to set on their time, in microseconds; None: it has one, or no time.
+    ``counted``: rows of equal content are dealt by count."""
 
     rows: DataFrame
     route: Route
     delay: int | None = None
+    counted: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ def run(
     unique, inputs = unique_name(name), hops[0].operator.inputs
     rows = _union(
         [
-            _packed(source, Pack(i, source.route, ids, f"{unique}: pack {given}"))
+            _packed(source, Pack(i, source.route, ids, f"{unique}: pack {given}", source.counted))
             for i, (source, given) in enumerate(zip(sources, inputs, strict=True))
         ]
     )

@@ -28,7 +28,7 @@ def build(
     layout = layout_of(spec, policy, conditions, frames)
     first, *later = hops_of(layout)
     sources = [
-        Source(encoded(df, given.rows), route, delay_to_set(spec, stream))
+        Source(encoded(df, given.rows), route, delay_to_set(spec, stream), counted=True)
         for df, stream, given, route in zip(
             frames, spec.streams, layout.streams, first.routes, strict=True
         )

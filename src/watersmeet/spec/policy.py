@@ -89,12 +89,29 @@ class EquiPolicy:
 
 
 @dataclass(frozen=True)
+class SliceWeights:
+    """Nanoseconds, measured on the machine (:mod:`watersmeet.cost.calibration`).
+
+    ``compare``  for a pair, with a predicate as cheap as one can be
+    ``send``     for a row, to be packed and unpacked
+    ``byte``     for each byte of it
+    ``step``     for a step without rows
+    """
+
+    compare: float
+    send: float
+    byte: float
+    step: float
+
+
+@dataclass(frozen=True)
 class ExpectedSlices:
     """What the cost model says of the number of slices: the ``best`` one for the goal; around it,
     (slices, output, latency): how many times the output of one slice, and the seconds from a new
     row to its results. It was assumed that ``comparing`` a pair and ``sending`` a row of
     ``row_bytes`` to one slice take so many seconds. With the best number, a slice must receive
-    ``bandwidth`` bytes a second so that it never waits."""
+    ``bandwidth`` bytes a second so that it never waits. The ``weights`` are for the same model
+    while the join runs."""
 
     best: int
     curve: tuple[tuple[int, float, float], ...]
@@ -102,6 +119,7 @@ class ExpectedSlices:
     sending: float
     row_bytes: float
     bandwidth: float
+    weights: SliceWeights
 
 
 @dataclass(frozen=True)
@@ -112,7 +130,8 @@ class RingPolicy:
     New rows are stored in the first ``slices`` of them, and probe the first ``reach``: an earlier
     run may have had more slices. ``order`` is that of the hops: hop j stores the rows of stream
     ``order[j]``, and should add ``partial[j]`` partial results a second; ``cross_products`` tells
-    who meets a stream that no condition connects: driver, stream, pairs a second.
+    who meets a stream that no condition connects: driver, stream, pairs a second. ``goal`` is what
+    the number of slices is judged by.
     """
 
     shards: int
@@ -122,6 +141,7 @@ class RingPolicy:
     partial: tuple[float, ...] = ()
     cross_products: tuple[tuple[int, int, float], ...] = ()
     expected_slices: ExpectedSlices | None = None
+    goal: str = "throughput"
     budget: ShardBudget | None = None
     cores: int | None = None
 

@@ -12,11 +12,12 @@ class PredicateFunction:
     """A vectorised function over rows of some streams; made by ``wm.predicate``.
 
     ``columns`` tells, for a stream by name, which of its columns the function reads; all, if it
-    is not there."""
+    is not there. ``cost`` is what a pair takes, in microseconds, if that is declared."""
 
     function: Callable[..., Any]
     streams: tuple[str, ...]
     columns: Mapping[str, Sequence[str]]
+    cost: int | None = None
 
     @property
     def text(self) -> str:

@@ -87,9 +87,9 @@ class Prepared:
         for new_rows, stored_rows in together(found, block):
             yield rows[new_rows], self._rows[stored_rows]
 
-    def runs(self, count: int, new: Sequence[Bounds]) -> Runs | None:
-        """The same pairs as runs, if that is what they are, and long: in one dimension, in which
-        places decide."""
+    def runs(self, count: int, new: Sequence[Bounds], *, long: bool) -> Runs | None:
+        """The same pairs as runs, if that is what they are: in one dimension, in which places
+        decide. ``long``: only if they are long ones."""
         rows = known_rows(count, new)
         if len(new) != 1 or not len(rows) or not len(self._rows):
             return None
@@ -97,7 +97,8 @@ class Prepared:
         [line, *others] = self._line(axis)
         if others or not line.exact:
             return None
-        if self._share(axis, new[0].at(_sample(rows))) * len(self._rows) < LONG:
+        sample = new[0].at(_sample(rows))
+        if long and self._share(axis, sample) * len(self._rows) < LONG:
             return None
         rows = rows[np.argsort(new[0].ends[rows], kind="stable")]
         low, high = line.ranges(new[0].at(rows))

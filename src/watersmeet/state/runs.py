@@ -23,6 +23,18 @@ Values = npt.NDArray[np.generic]
 
 
 @dataclass(frozen=True)
+class Tile:
+    """New rows, at positions ``rows``, that all meet the stored rows ``order[low:high]``."""
+
+    rows: Ints
+    low: int
+    high: int
+
+    def __len__(self) -> int:
+        return len(self.rows) * (self.high - self.low)
+
+
+@dataclass(frozen=True)
 class Runs:
     """The pairs of new rows, at positions ``rows``, and their runs of stored ones.
 
@@ -48,6 +60,25 @@ class Runs:
         for numbers, low, high in portions(self.low, self.high, size):
             yield Runs(self.rows[numbers], low, high, self.order)
 
+    def tiles(self, size: int) -> list[Tile]:
+        """The same pairs, of neighbours that meet the same run together, at most ``size`` at a
+        time.
+
+        >>> low, high = np.array([0, 0, 0, 1]), np.array([2, 2, 2, 7])
+        >>> runs = Runs(np.arange(4), low, high, np.arange(7))
+        >>> [(tile.rows.tolist(), tile.low, tile.high) for tile in runs.tiles(5)]
+        [([0, 1], 0, 2), ([2], 0, 2), ([3], 1, 6), ([3], 6, 7)]
+        """
+        starts, tiles = self.changes.tolist(), []
+        for start, stop in zip(starts, [*starts[1:], len(self.rows)], strict=True):
+            low, high = int(self.low[start]), int(self.high[start])
+            at_once = max(1, size // max(1, high - low))
+            for first in range(start, stop, at_once):
+                rows = self.rows[first : min(first + at_once, stop)]
+                for begin in range(low, high, size):
+                    tiles.append(Tile(rows, begin, min(begin + size, high)))
+        return tiles
+
     def at(self, places: Positions) -> Pairs:
         """The pairs at some places among all of them."""
         run = np.searchsorted(self._ends, places, side="right")
@@ -69,6 +100,12 @@ class Runs:
             to[start : start + high - low] = values[low:high]
             start += high - low
         return to[:start]
+
+    @cached_property
+    def changes(self) -> Ints:
+        """Where rows begin that meet another run than those before them."""
+        changes = (self.low[1:] != self.low[:-1]) | (self.high[1:] != self.high[:-1])
+        return np.flatnonzero(np.append(len(self.rows) > 0, changes))
 
     @cached_property
     def _lengths(self) -> Ints:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import watersmeet as wm
 from tests.operators.ring.test_step import SCHEMA, joined, rows
 from watersmeet.operators.ring import meeting
-from watersmeet.operators.ring.block import Strung
+from watersmeet.operators.ring.block import Strung, Tiled
 
 FEW = [(number % 7, number / 100) for number in range(300)]
 
@@ -40,6 +40,43 @@ def test_a_function_may_keep_what_it_was_given(tmp_path: Path) -> None:
     of_each = np.bincount([number for number, _ in FEW])
     same = np.sum(kept[0]["n"].to_numpy() == kept[1]["n"].to_numpy())
     assert same == found.num_rows == np.sum(of_each**2)
+
+
+def test_wide_values_of_runs_are_repeated_as_a_whole(tmp_path: Path) -> None:
+    # Given texts of 3 kB, of which no more than 256 pairs are compared at a time, and windows that
+    # cover all rows, or some,
+    seen: list[tuple[int, int]] = []
+
+    def same_end(a: pa.Table, b: pa.Table) -> np.ndarray:
+        seen.append((len(a), a["n"].num_chunks))
+        return np.asarray(pc.equal(_end(a["n"]), _end(b["n"])))
+
+    def _end(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+        return pc.utf8_slice_codeunits(texts, 2999, 3000)
+
+    schema = pa.schema([("n", pa.string()), SCHEMA.field("t")])
+    times = rows(*FEW)["t"]
+    texts = [f"{number % 7:03000}" for number in range(300)]
+    table = pa.table({"n": texts, "t": times}, schema)
+    for within, full in ((100, True), (0.5, False)):
+        seen.clear()
+        tiled = mock.Mock(wraps=Tiled.blocks)
+        with mock.patch.object(Tiled, "blocks", tiled):
+            where = wm.predicate(same_end, "a", "b")
+            join = joined(tmp_path / str(within), where=where, schema=schema, within=within)
+            found = join.batch(a=table, b=table)
+        # then they are tiles where rows meet the same run, and the result is right anyway.
+        assert bool(tiled.call_count) == full
+        pairs = [
+            one % 7 == other % 7
+            for one in range(300)
+            for other in range(300)
+            if abs(one - other) <= 100 * within
+        ]
+        assert found.num_rows == sum(pairs)
+        assert sum(count for count, _ in seen) == len(pairs)
+        assert max(count for count, _ in seen) <= 256
+        assert {chunks for _, chunks in seen} == {1}
 
 
 def test_columns_with_nulls_or_text_are_gathered(tmp_path: Path) -> None:

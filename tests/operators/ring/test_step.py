@@ -21,8 +21,10 @@ from tests.conformance.join import at
 from tests.conformance.rings import less_by_rank
 from tests.conformance.strategies import INSTANT
 from tests.conformance.ways import in_chunks
+from tests.operators.ring.test_relocation import relocated
 from watersmeet.errors import OverBudgetError, PredicateFunctionError, StateError
 from watersmeet.operators.ring import cascade, step
+from watersmeet.state.manifest import Manifest
 from watersmeet.testing import LocalBackend, LocalJoin, LocalStream
 
 SCHEMA = pa.schema([("n", pa.int64()), ("t", INSTANT)])
@@ -82,20 +84,32 @@ def test_every_row_in_the_windows_is_stored_once(tmp_path: Path, names: str, how
         assert sum(map(sum, slices(join))) == 50 * (second + 1) * len(names)
 
 
-@pytest.mark.parametrize("how", ["inner", "left"])
-def test_slices_are_even_under_a_burst(tmp_path: Path, how: str) -> None:
-    # Given quiet seconds, and one in which most rows come at the same instant,
+@pytest.mark.parametrize(("names", "how"), [("ab", "inner"), ("ab", "left"), ("abc", "inner")])
+@pytest.mark.parametrize("contents", [10**9, 3])
+def test_slices_are_even_under_a_burst(tmp_path: Path, names: str, how: str, contents: int) -> None:
+    # Given quiet seconds, and one in which most rows come at the same instant; each with another
+    # content, or nearly all alike,
     dice = np.random.default_rng(5)
-    where = wm.predicate(lambda a, b: pa.array(np.zeros(len(a), bool)), "a", "b")
-    join = joined(tmp_path, where=where, how=how, shards=8)
+    nothing = [
+        wm.predicate(lambda *tables: np.zeros(len(tables[0]), bool), *two)
+        for two in itertools.pairwise(names)
+    ]
+    join = joined(tmp_path, names, where=nothing, how=how, shards=8)
     for second in range(10):
-        count = 4000 if second == 5 else 50
-        for name in "ab":
-            numbers = dice.integers(0, 10**9, count).tolist()
+        for name in names:
+            count = 4000 if second == 5 else 50
+            numbers = dice.integers(0, contents, count).tolist()
             join.batch(**{name: rows(*((number, second) for number in numbers))})
-    # then the fullest slice has at most 1.2 times the mean.
+    # then the fullest slice has at most 1.2 times the mean, in every hop,
     for of_hop in slices(join):
+        assert sum(of_hop) > 4000
         assert max(of_hop) <= 1.2 * sum(of_hop) / 8
+    # and so it is when they are relocated to fewer.
+    for of_hop in relocated([run.stores for run in join.runs], slices=4):
+        stored = [Manifest.from_bytes(store.values["manifest"]) for store in of_hop]
+        counts = [sum(e.rows for window in m.windows for e in window) for m in stored]
+        assert counts[4:] == [0] * 4
+        assert max(counts) <= 1.2 * sum(counts) / 4
 
 
 def test_rows_leave_when_the_watermark_proves_them_useless(tmp_path: Path) -> None:
@@ -241,6 +255,43 @@ def test_another_order_is_advised_once_it_is_measured(tmp_path: Path) -> None:
     [note] = notes
     assert "the order 'b', " in note
     assert "times fewer partial results" in note
+
+
+@pytest.mark.parametrize("names", ["ab", "abc"])
+def test_another_number_of_slices_is_advised_once_it_is_measured(
+    tmp_path: Path, names: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given predicates that take a hundred times as long as it takes to send a row,
+    class Clock:
+        now = 0.0
+
+        def perf_counter(self) -> float:
+            return self.now
+
+    clock = Clock()
+    monkeypatch.setattr(cascade, "time", clock)
+
+    def slow(a: pa.Table, b: pa.Table) -> pa.ChunkedArray:
+        clock.now += len(a) * 1e-3
+        return pc.equal(a["n"], b["n"])
+
+    where = [wm.predicate(slow, *two) for two in itertools.pairwise(names)]
+    notes: dict[int, list[str]] = {}
+    # when they run in one slice of four, or in all of them,
+    for number in (1, 4):
+        tuning = wm.Tuning(slices=number)
+        join = joined(tmp_path / str(number), names, where=where, shards=4, tuning=tuning)
+        notes[number] = []
+        for second in range(3):
+            some = rows(*((n, second) for n in range(40)))
+            join.batch(**dict.fromkeys(names, some))
+            notes[number] += join.counters.notes
+    # then it is said, once, that one are too few.
+    [note] = notes[1]
+    assert "as measured, 4 slices would give more results than 1, by a factor of" in note
+    assert "us to compare two rows" in note
+    assert note.endswith("tuning=wm.Tuning(slices=4).")
+    assert notes[4] == []
 
 
 def test_predicates_that_reject_most_for_their_time_come_first(tmp_path: Path) -> None:

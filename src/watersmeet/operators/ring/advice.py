@@ -1,9 +1,10 @@
-"""Advice: would another order of the hops make far fewer partial results?
+"""Advice: would another order of the hops make far fewer partial results, or another number of
+slices serve the goal far better?
 
-The order is fixed for a checkpoint, and was chosen by what was declared, or by nothing. What the
-hops measure tells more. Each hop knows a part of it, and hands it on to the next one: one of its
-shards, as slices are alike. The last hop knows all, compares the order with the best one, and notes
-it in the metrics.
+The order is fixed for a checkpoint, and so is the number of slices for a run. They were chosen by
+what was declared, or by nothing. What the hops measure tells more. Each hop knows a part of it, and
+hands it on to the next one: one of its shards, as slices are alike. The last hop knows all,
+compares what is with what is best, and notes it in the metrics.
 """
 
 from __future__ import annotations
@@ -15,22 +16,28 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from watersmeet.cost.hop_order import UNKNOWN_SELECTIVITY, Link, Streams
+from watersmeet.cost.slices import SliceModel
 from watersmeet.operators.ring.layout import RingLayout
 from watersmeet.operators.ring.state import RingState
 
 _TEXT = "text"
 #: Another order is worth a word if it makes fewer partial results by this factor.
 _MUCH = 3.0
+#: Another number of slices is worth a word if it is better by this factor.
+_CLEARLY = 1.5
 
 
 @dataclass
 class Measurements:
     """What hops have measured so far: of each stream, the new rows of a micro-batch and the rows
-    that are stored; of each condition, by number, its selectivity."""
+    that are stored; the bytes of a new row; of each condition, by number, its selectivity, and of
+    predicates the seconds that a pair takes."""
 
     rows: list[float] = field(default_factory=list)
     stored: dict[str, float] = field(default_factory=dict)
+    row_bytes: float = 0.0
     selectivity: dict[str, float] = field(default_factory=dict)
+    cost: dict[str, float] = field(default_factory=dict)
 
     def add(self, state: RingState, holds: Sequence[int], slices: int) -> None:
         """Add what a shard knows. Its slice is like all others."""
@@ -39,6 +46,7 @@ class Measurements:
         for number, measured in enumerate(state.measured):
             if measured.selectivity is not None:
                 self.selectivity[str(number)] = measured.selectivity
+                self.cost[str(number)] = measured.seconds / measured.pairs
 
     def to_batch(self) -> pa.RecordBatch:
         """The form in which they travel."""
@@ -58,6 +66,51 @@ class Measurements:
                 for number, streams in enumerate(layout.conditions.streams)
             ),
         )
+
+    def comparing(self, layout: RingLayout) -> float | None:
+        """T_j: seconds to compare a new row with a stored one, by searches and predicates; None as
+        long as no predicate was measured."""
+        count, shares = len(layout.conditions.predicates), self.selectivity
+        found = 1.0
+        for number in range(count, len(layout.conditions.streams)):
+            found *= shares.get(str(number), 1.0)
+        evaluated = [(self.cost[str(n)], shares[str(n)]) for n in range(count) if str(n) in shares]
+        if not evaluated:
+            return None
+        total = 0.0
+        # Those first that reject most for their time: so they are applied.
+        for cost, share in sorted(evaluated, key=lambda each: (each[1] - 1) / max(each[0], 1e-12)):
+            total += found * cost
+            found *= share
+        return total
+
+
+def better_slices(measured: Measurements, layout: RingLayout) -> tuple[int, str] | None:
+    """A number of slices that serves the goal far better, and why; None if none does."""
+    policy = layout.policy
+    known, comparing = policy.expected_slices, measured.comparing(layout)
+    if known is None or comparing is None or len(measured.stored) < len(layout.streams):
+        return None
+    model = SliceModel.of(
+        measured.streams(layout),
+        policy.order,
+        known.weights,
+        comparing=comparing,
+        row_bytes=measured.row_bytes,
+    )
+    if not model.drivers:
+        return None
+    best = model.best(policy.goal, most=policy.shards)
+    gain = model.gain(policy.goal, policy.slices, best)
+    if gain < _CLEARLY:
+        return None
+    what = "give results in a shorter time" if policy.goal == "early" else "give more results"
+    times = model.times
+    return best, (
+        f"as measured, {best} slices would {what} than {policy.slices}, by a factor of {gain:.1f}: "
+        f"{times.T_j * 1e6:,.2g} us to compare two rows, {times.T_s * 1e6:,.2g} us to send a row "
+        f"of {measured.row_bytes:,.0f} bytes to a slice"
+    )
 
 
 def better_order(

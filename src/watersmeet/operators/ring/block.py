@@ -1,14 +1,18 @@
 """A block of pairs (or longer combinations) that predicates compare, and the values that they read.
 
 Pairs that a search has found are gathered by their positions. Where each probing row meets a run
-of stored rows, numbers are strung together instead, which is much faster
-(:mod:`watersmeet.state.runs`), and into memory that the block before has used: to get as much anew
-from the system can take longer than the comparison.
+of stored rows, there are faster ways:
+
+- Numbers are strung together (:mod:`watersmeet.state.runs`), into memory that the block before has
+  used: to get as much anew from the system can take longer than the comparison.
+- Wide values, pictures for example, are repeated as a whole. A block has probing rows that meet the
+  same run (:class:`~watersmeet.state.runs.Tile`), so the values of the run are strung together once
+  for many blocks; and if a run alone fills a block, they are not copied at all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -18,7 +22,7 @@ from watersmeet.operators.ring.meeting import Meeting
 from watersmeet.rows.columns import Positions
 from watersmeet.rows.output import Side
 from watersmeet.state.lines import Pairs
-from watersmeet.state.runs import Runs, Values
+from watersmeet.state.runs import Runs, Tile, Values
 
 
 class Block(Protocol):
@@ -32,6 +36,13 @@ class Block(Protocol):
 
     def at(self, places: Positions) -> Block:
         """Some of the combinations."""
+
+
+class RunBlock(Block, Protocol):
+    """Pairs that are in runs."""
+
+    def pairs(self, places: Positions) -> Pairs:
+        """Some of the pairs, as positions of both sides."""
 
 
 class Gathered:
@@ -97,8 +108,80 @@ class Strung:
         return Gathered(self._numbers.meeting.sides(*self.pairs(places)))
 
     def pairs(self, places: Positions) -> Pairs:
-        """Some of the pairs, as positions of both sides."""
         return self._runs.at(places)
+
+
+class Tiled:
+    """Some probing rows, each with the same run of stored rows, or with a part of it."""
+
+    def __init__(self, columns: _Columns, tile: Tile) -> None:
+        self._columns = columns
+        self._tile = tile
+
+    @classmethod
+    def blocks(cls, meeting: Meeting, runs: Runs, tiles: Sequence[Tile]) -> Iterator[Tiled]:
+        """All pairs of a meeting, a bounded number at a time."""
+        columns = _Columns(meeting, runs.order)
+        return (cls(columns, tile) for tile in tiles)
+
+    def __len__(self) -> int:
+        return len(self._tile)
+
+    def column(self, stream: int, stored: str, *, again: bool) -> pa.Array:
+        if stream == self._columns.meeting.stream:
+            return self._columns.tiled(stored, self._tile)
+        return self._columns.repeated(stream, stored, self._tile)
+
+    def at(self, places: Positions) -> Gathered:
+        return Gathered(self._columns.meeting.sides(*self.pairs(places)))
+
+    def pairs(self, places: Positions) -> Pairs:
+        number, place = np.divmod(places, self._tile.high - self._tile.low)
+        return self._tile.rows[number], self._columns.order[self._tile.low + place]
+
+
+class _Columns:
+    """The columns of a meeting, for one tile after the other; those of the stored rows in the
+    ``order`` of the runs."""
+
+    def __init__(self, meeting: Meeting, order: Positions) -> None:
+        self.meeting = meeting
+        self.order = order
+        self._ordered: dict[str, pa.Array] = {}
+        self._tiled: dict[str, tuple[tuple[int, int], pa.Array]] = {}
+        self._repeated: dict[tuple[int, str], tuple[int, pa.Array]] = {}
+
+    def tiled(self, stored: str, tile: Tile) -> pa.Array:
+        """The values of a run, as often as there are probing rows. Neighbouring tiles are of the
+        same run: they have the same values."""
+        run, count = (tile.low, tile.high), len(tile)
+        if len(tile.rows) == 1:
+            return self._in_order(stored).slice(tile.low, count)
+        known = self._tiled.get(stored)
+        if known is None or known[0] != run or len(known[1]) < count:
+            once = self._in_order(stored).slice(tile.low, tile.high - tile.low)
+            known = self._tiled[stored] = run, pa.concat_arrays([once] * len(tile.rows))
+        return known[1].slice(0, count)
+
+    def repeated(self, stream: int, stored: str, tile: Tile) -> pa.Array:
+        """The value of each probing row, as often as its run is long."""
+        column, length = self.meeting.column(stream, stored), tile.high - tile.low
+        if len(tile.rows) > 1:
+            return column.take(pa.array(np.repeat(tile.rows, length)))
+        row, known = int(tile.rows[0]), self._repeated.get((stream, stored))
+        if known is None or known[0] != row or len(known[1]) < length:
+            values = column.take(pa.array(np.full(length, row)))
+            known = self._repeated[stream, stored] = row, values
+        return known[1].slice(0, length)
+
+    def _in_order(self, stored: str) -> pa.Array:
+        """A column of the stored rows. It is copied unless it is in that order already."""
+        if stored not in self._ordered:
+            column = self.meeting.column(self.meeting.stream, stored)
+            if not np.array_equal(self.order, np.arange(len(column))):
+                column = column.take(pa.array(self.order))
+            self._ordered[stored] = column
+        return self._ordered[stored]
 
 
 class _Numbers:

@@ -42,9 +42,10 @@ class Candidates:
         """Positions of probing rows and of stored ones, at most ``size`` at a time."""
         yield from self._prepared(stored).search(self._count, self._bounds, size)
 
-    def runs(self, stored: Segment) -> Runs | None:
-        """The same pairs as runs, if they are long ones."""
-        return self._prepared(stored).runs(self._count, self._bounds)
+    def runs(self, stored: Segment, *, long: bool) -> Runs | None:
+        """The same pairs as runs, if that is what they are, and ``long`` ones, if only these are of
+        use."""
+        return self._prepared(stored).runs(self._count, self._bounds, long=long)
 
     def _prepared(self, stored: Segment) -> Prepared:
         return stored.kept(self._numbers, lambda: self._prepare(stored.rows))

@@ -15,6 +15,7 @@ from watersmeet.operators.base import Largest
 from watersmeet.operators.ring.counters import RingCounters
 from watersmeet.operators.ring.probing import Probing
 from watersmeet.rows.columns import Bools, Ints, Positions
+from watersmeet.rows.dealing import ranks
 from watersmeet.spec.policy import ShardBudget
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -54,7 +55,7 @@ class FanOut:
             return slice(None)
         allowed: Bools | slice = slice(None)
         if self._limit is not None:
-            allowed = self._matches[rows] + _rank(rows) < self._limit
+            allowed = self._matches[rows] + ranks(rows) < self._limit
             if not allowed.all():
                 self._exceed(rows[~allowed])
                 rows = rows[allowed]
@@ -93,17 +94,3 @@ class FanOut:
             return (_EPOCH + dt.timedelta(microseconds=micros)).isoformat()
         except OverflowError:
             return f"{self._probing.newest[position]} us"
-
-
-def _rank(rows: Positions) -> Ints:
-    """For each value, how many equal ones come before it.
-
-    >>> _rank(np.array([7, 5, 7, 7])).tolist()
-    [0, 0, 1, 2]
-    """
-    order = np.argsort(rows, kind="stable")
-    ordered = rows[order]
-    first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
-    rank = np.empty(len(rows), dtype=np.int64)
-    rank[order] = np.arange(len(rows)) - np.repeat(first, np.diff(np.append(first, len(rows))))
-    return rank

@@ -15,6 +15,7 @@ from watersmeet.rows.columns import Positions
 from watersmeet.rows.output import Side
 from watersmeet.rows.widths import row_bytes
 from watersmeet.state.lines import Pairs
+from watersmeet.state.runs import Runs, Tile
 
 #: Values of pairs in runs take about so many bytes at a time. They are written into the same memory
 #: for each block, as much as stays near. For a function of the user's they get memory of their own:
@@ -66,6 +67,17 @@ class Meeting:
         """Do predicates read only numbers, none of which is null?"""
         columns = [column for rows in self._read.values() for column in rows.columns]
         return all(map(is_numeric, columns))
+
+    def tiles(self, runs: Runs) -> list[Tile] | None:
+        """The pairs as tiles, if these are about as few as blocks that are gathered: then values
+        are wide, or many rows meet the same run."""
+        room = self._layout.output.piece_bytes // max(1, self._widest)
+        size = max(1, min(room, self._at_once, self._layout.output.piece_rows))
+        most = 2 * len(runs) // size
+        if len(runs.changes) > most:
+            return None
+        tiles = runs.tiles(size)
+        return tiles if len(tiles) <= most else None
 
     @property
     def block(self) -> int:

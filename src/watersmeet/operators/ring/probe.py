@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from watersmeet.operators.ring.block import Block, Gathered, Scratch, Strung
+from watersmeet.operators.ring.block import Block, Gathered, RunBlock, Scratch, Strung, Tiled
 from watersmeet.operators.ring.candidates import Candidates
 from watersmeet.operators.ring.cascade import Cascade
 from watersmeet.operators.ring.counters import RingCounters
@@ -78,11 +78,12 @@ class Probe:
             stored = window.open(entry)
             self._counters.probes += len(probing)
             meeting = Meeting(self._layout, due, probing, stream, stored.rows)
-            runs = None
-            if due and all_met and not entry.gone and meeting.numeric:
-                runs = candidates.runs(stored)
-            if runs is not None:
-                for mine, theirs in self._matching_runs(meeting, runs):
+            blocks = None
+            if due and all_met and not entry.gone:
+                runs = candidates.runs(stored, long=meeting.numeric)
+                blocks = self._blocks_of_runs(meeting, runs)
+            if blocks is not None:
+                for mine, theirs in self._matching_runs(due, blocks):
                     fan_out.admit(mine)
                     yield Matches(entry, stored, mine, theirs)
                 continue
@@ -123,10 +124,18 @@ class Probe:
             # Of several, each lets through the same share.
             measured.passed += every * (found / every) ** (1 / len(overlaps))
 
-    def _matching_runs(self, meeting: Meeting, runs: Runs) -> Iterator[Pairs]:
+    def _blocks_of_runs(self, meeting: Meeting, runs: Runs | None) -> Iterator[RunBlock] | None:
+        """Pairs that are in runs, block by block; None if they had better be gathered."""
+        if runs is None:
+            return None
+        if meeting.numeric:
+            return Strung.blocks(meeting, runs, self._scratch)
+        tiles = meeting.tiles(runs)
+        return None if tiles is None else Tiled.blocks(meeting, runs, tiles)
+
+    def _matching_runs(self, due: Sequence[int], blocks: Iterator[RunBlock]) -> Iterator[Pairs]:
         """What matches of runs; few matches of many blocks are put together."""
-        blocks = Strung.blocks(meeting, runs, self._scratch)
-        found = ((block, self._matching(meeting.due, block)) for block in blocks)
+        found = ((block, self._matching(due, block)) for block in blocks)
         pairs = (block.pairs(places) for block, places in found if len(places))
         return together(pairs, self._layout.output.piece_rows)
 

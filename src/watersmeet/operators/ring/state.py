@@ -26,7 +26,8 @@ class RingState(ShardState):
     ``settled[i]`` is the time up to which the rows of slice i are useless, and its unmatched ones
     emitted; ``watermark`` is that of the last step, in microseconds; ``measured[n]`` is what is
     known of condition n, ``rows[i]`` are the new rows of stream i in a micro-batch, on average;
-    ``advised`` is the order of hops that was found to be better."""
+    ``advised`` is the order of hops that was found to be better, ``advised_slices`` the number of
+    slices."""
 
     def __init__(
         self, layout: RingLayout, hop: HopLayout, store: Store, shard: Shard, cache: SegmentCache
@@ -49,6 +50,7 @@ class RingState(ShardState):
         self.measured = known if len(known) == count else [Measured() for _ in range(count)]
         self.rows: list[float] = kept.get("rows", [0.0] * len(layout.streams))
         self.advised: list[int] | None = kept.get("advised")
+        self.advised_slices: int | None = kept.get("advised_slices")
         for window in self.windows:
             window.indexed = False
 
@@ -113,6 +115,7 @@ class RingState(ShardState):
             watermark=self.watermark,
             rows=self.rows,
             advised=self.advised,
+            advised_slices=self.advised_slices,
             measured=[[m.pairs, m.passed, m.seconds] for m in self.measured],
         )
         self.write(self.settled)

@@ -4,9 +4,10 @@
 times, T - time <= W for each of them, W its stream's window.
 
 **Slices.** The stored rows of a stream are cut into disjoint slices, one a shard. A row is stored
-in one of them, its *home*, which follows from a hash of its content: so slices are even, whatever
-the times, and a step that is run again stores the same rows. What probes goes to all slices. A
-slice is one window of :mod:`watersmeet.state`: it expires segment by segment.
+in one of them, its *home*, which follows from a hash of its content, by count where contents are
+equal (:mod:`watersmeet.rows.dealing`): so slices are even, whatever the times, and a step that is
+run again stores the same rows. What probes goes to all slices. A slice is one window of
+:mod:`watersmeet.state`: it expires segment by segment.
 
 **Each combination once.** :mod:`.chain` says who sees whose new rows. Within a step: rows that see
 no new rows of a stream probe the segments that were there before the step; rows that see them wait
@@ -31,7 +32,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.operators.base import END_OF_TIME, count_windows
-from watersmeet.operators.ring.advice import Measurements, better_order
+from watersmeet.operators.ring.advice import Measurements, better_order, better_slices
 from watersmeet.operators.ring.chain import RESULTS, HopLayout, Inlet
 from watersmeet.operators.ring.counters import RingCounters
 from watersmeet.operators.ring.layout import RingLayout
@@ -123,6 +124,7 @@ class HopStep:
         limit = WAITING_BYTES if layout.piece is None else layout.piece
         self._waiting = [WaitingRows(limit) for _ in hop.inlets]
         self._arrived = [0] * len(layout.streams)
+        self._received = self._bytes = 0
         self._measured: Measurements | None = None
 
     def results(
@@ -181,6 +183,7 @@ class HopStep:
             home, slices = rows.column(HOME), 1
             rows = rows.drop_columns([HOME])
         self._arrived[stream] += len(rows) * slices
+        self._received, self._bytes = self._received + len(rows), self._bytes + rows.nbytes
         count.rows += _true(home)
         count.late += _true(pc.and_(home, pc.invert(on_time)))
         here = rows.filter(pc.and_(home, on_time))
@@ -306,28 +309,42 @@ class HopStep:
     # -- what is measured -------------------------------------------------------------
 
     def _advised(self) -> Iterator[Any]:
-        """Hand on what is known of the streams; in the last hop, say if another order were much
-        better."""
+        """Hand on what is known of the streams; in the last hop, say if another order or another
+        number of slices were much better."""
         state, measured = self._state, self._measured
         if state.shard.number:
             return
-        if self._hop.number == 0 and self._hop.advised is not None and any(self._arrived):
-            measured = Measurements(rows=state.learn_rows(self._arrived))
+        if self._hop.number == 0 and self._layout.marked is None and any(self._arrived):
+            rows = state.learn_rows(self._arrived)
+            measured = Measurements(rows, row_bytes=self._bytes / max(1, self._received))
         if measured is None:
             return
         measured.add(state, self._hop.holds, self._layout.policy.slices)
         if self._hop.advised is not None:
             yield self._hop.advised, measured.to_batch()
             return
-        better = better_order(measured, self._layout)
+        self._advise_order(measured)
+        self._advise_slices(measured)
+
+    def _advise_order(self, measured: Measurements) -> None:
+        better = better_order(measured, self._layout) if len(self._layout.streams) > 2 else None
         order = None if better is None else list(better[0])
-        if better is not None and order != state.advised:
+        if better is not None and order != self._state.advised:
             names = ", ".join(repr(self._layout.streams[stream].name) for stream in better[0])
             self._counters.notes.append(
                 f"as measured, the order {names} would make {better[1]:,.0f} times fewer partial "
                 f"results. To take it: wm.relocate(..., order=[{names}]), or a new checkpoint."
             )
-        state.advised = order
+        self._state.advised = order
+
+    def _advise_slices(self, measured: Measurements) -> None:
+        slices, better = self._layout.policy.slices, better_slices(measured, self._layout)
+        if better is not None and better[0] != self._state.advised_slices:
+            drains = f", draining={slices}" if better[0] < slices else ""
+            self._counters.notes.append(
+                f"{better[1]}. To take it: tuning=wm.Tuning(slices={better[0]}{drains})."
+            )
+        self._state.advised_slices = None if better is None else better[0]
 
     # -- what the watermark proves ----------------------------------------------------
 

@@ -92,7 +92,7 @@ def _slices(plan: RingPlan) -> Node:
     """Where rows are stored."""
     spec, policy = plan.spec, plan.policy
     nodes = [
-        Node("a row is stored in one slice, by a hash of its content; it probes all slices"),
+        Node("a row is stored in one slice, by its content and by count; it probes all slices"),
     ]
     if policy.reach > policy.slices:
         nodes.append(
