@@ -517,7 +517,7 @@ def enrich(*args: Any, **kwargs: Any) -> DataFrame:
         table, or a Python function, made by :func:`predicate`; or a list of these, which must all
         hold. Without ``on``, equalities in it are the key.
     memory
-        What all shards together may use: a size like ``"256 MB"``, or bytes.
+        What all processes of the query together may use: a size like ``"256 MB"``, or bytes.
     max_wait
         How long a row may wait for its part of the table to be read: a number of micro-batches,
         like ``"10 batches"``, or a duration. By default each row is answered in its micro-batch.

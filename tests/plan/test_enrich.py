@@ -109,11 +109,14 @@ def test_memory_is_divided_once() -> None:
     assert policy.cache + policy.queue == policy.resident
     assert kept == planned.memory // 2
     assert 2 * 8 * policy.piece == planned.memory // 2
-    # In place, two processes share the pages of the table, and no row waits.
-    policy = enrich_policy(planned, shards=4, cores=2, wakes=True, hosts=1)
-    assert policy.in_place
-    assert 2 * policy.cache == policy.resident == planned.memory // 2
-    assert 2 * 8 * policy.piece == planned.memory // 2
+    # In place, two processes share the pages of the table, whatever its shards.
+    for shards in (1, 4, 200):
+        policy = enrich_policy(planned, shards=shards, cores=2, wakes=True, hosts=1)
+        assert policy.in_place
+        assert policy.shards == min(shards, 64)
+        assert policy.resident == planned.memory // 2
+        assert 4 * policy.cache == planned.memory // 2
+        assert 2 * 8 * policy.piece == planned.memory // 2
 
 
 def test_too_little_memory_is_refused_with_what_would_do() -> None:
@@ -182,6 +185,6 @@ def test_explain_of_a_table_that_fits() -> None:
 def test_explain_of_rows_that_are_answered_in_place() -> None:
     text = explained(hosts=1)
     assert "in place: rows are answered by the tasks that read them, 2 side by side" in text
-    assert "cache: 64 MB in each process" in text
+    assert "cache: 32 MB in each process" in text
     assert "rows that wait" not in text
     assert "shards" not in text

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import random
+import shutil
 import tempfile
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from unittest import mock
 
 import pyarrow as pa
@@ -16,6 +19,7 @@ from tests.conformance.strategies import examples, until_shown
 from tests.conformance.ways import spoil_cache
 from tests.operators.enrich.enrichment import Run, in_layers, runs
 from tests.oracle import assert_same_rows
+from watersmeet.errors import StagedTableError
 from watersmeet.operators.enrich.step import Enrich
 from watersmeet.rows import output
 from watersmeet.rows.columns import concat
@@ -25,6 +29,7 @@ from watersmeet.spark.counters import REPORT
 from watersmeet.spark.in_place import InPlace
 from watersmeet.spec.enrich import ENRICH_TYPES
 from watersmeet.state.cache import SegmentCache
+from watersmeet.testing import LocalEnrich, LocalStream
 
 
 @pytest.fixture(autouse=True)
@@ -39,9 +44,10 @@ def without_waiting(case: Run) -> Run:
 
 
 def tasks(dice: random.Random, batch: pa.Table) -> list[pa.Table]:
-    """The rows of a micro-batch, as they are dealt to tasks; some of these have none."""
-    dealt = [dice.randrange(3) for _ in range(batch.num_rows)]
-    return [batch.filter(pa.array([task == n for task in dealt], pa.bool_())) for n in range(3)]
+    """The rows of a micro-batch, as they are dealt to tasks; some of these may have none."""
+    count = dice.choice([1, 1, 3])
+    dealt = [dice.randrange(count) for _ in range(batch.num_rows)]
+    return [batch.filter(pa.array([task == n for task in dealt], pa.bool_())) for n in range(count)]
 
 
 def answered(case: Run, dice: random.Random, shown: Counter[str]) -> pa.Table:
@@ -59,20 +65,22 @@ def answered(case: Run, dice: random.Random, shown: Counter[str]) -> pa.Table:
         in_place._LEARNED.clear()
         for number, batch in enumerate(case.batches):
             spoil_cache(f"{folder}/cache", case.before.get(number))
-            if in_place._LEARNED and dice.random() < 0.1:
+            if in_place._LEARNED and dice.random() < 0.05:
                 in_place._LEARNED.popitem()
             for task in tasks(dice, batch):
                 rows = encoded(
                     concat(task.combine_chunks().to_batches() or [_empty(task.schema)]),
                     local.layout.inputs[0].rows,
                 )
-                made = list(dice.choice(workers)(iter(rows.slice(n, 5) for n in range(0, 30, 5))))
-                *found, report = made
-                assert report.column(REPORT).null_count == 0
+                worker = workers[dice.random() < 0.2]
+                *found, report = worker(iter(rows.slice(n, 5) for n in range(0, 30, 5)))
                 assert all(part.column(REPORT).null_count == len(part) for part in found)
                 results += [part.drop_columns([REPORT]) for part in found]
-        for learned in in_place._LEARNED.values():
-            shown["cached"] += any(name.startswith("hot/") for name in learned.store.values)
+                counted = json.loads(report.column(REPORT)[0].as_py())["counters"]
+                assert counted["a.rows"] == len(rows)
+                shown["hits"] += counted["hits"]
+                if (case.staged_for or case.shards) > 1:
+                    shown["hits with several shards"] += counted["hits"]
         return pa.Table.from_batches(results, operator.output)
 
 
@@ -92,10 +100,52 @@ def test_any_tasks_give_what_the_oracle_gives(how: str) -> None:
             found = answered(case, dice, shown)
         assert_same_rows(found, case.enrichment.expected(case.batches))
         shown["results"] += found.num_rows
-        shown["several shards"] += (case.staged_for or case.shards) > 1
 
-    wanted = ("results", "several shards")
+    wanted = ("results", "hits", "hits with several shards")
     until_shown(check, lambda: all(shown[name] for name in wanted), f"all of {wanted}")
+
+
+ORDERS = LocalStream(pa.schema([("key", pa.int64()), ("note", pa.string())]))
+RATES = pa.table({"key": pa.array(range(100)), "rate": pa.array(range(100))})
+
+
+def orders(local: LocalEnrich, notes: list[str]) -> pa.RecordBatch:
+    rows = pa.RecordBatch.from_pydict({"key": range(len(notes)), "note": notes})
+    return encoded(rows, local.layout.inputs[0].rows)
+
+
+@pytest.mark.parametrize("gone", ["folder", "table.json"])
+def test_a_table_that_is_gone_is_noticed_in_a_worker_that_knows_it(
+    tmp_path: Path, gone: str
+) -> None:
+    # Given a table in several shards, and a worker that has used it,
+    local = LocalEnrich("a", ORDERS, RATES, on="key", how="left", shards=4, folder=str(tmp_path))
+    cache = SegmentCache(str(tmp_path / "cache"), 1 << 30)
+    worker = InPlace(Enrich(local.layout, local.staged), cache, "gone", "answer")
+    rows = orders(local, ["x"] * 100)
+    *found, _ = worker(iter([rows]))
+    assert pa.Table.from_batches(found)["rate"].null_count == 0
+    # when it is gone, as a whole or in part,
+    if gone == "folder":
+        shutil.rmtree(local.staged.folder)
+    else:
+        (Path(local.staged.folder) / gone).unlink()
+    # then no row is taken for one without a match.
+    with pytest.raises(StagedTableError, match="Start the query again"):
+        list(worker(iter([rows])))
+
+
+def test_wide_rows_are_taken_a_piece_at_a_time(tmp_path: Path) -> None:
+    piece = 1 << 20
+    local = LocalEnrich(
+        "a", ORDERS, RATES, on="key", how="left", folder=str(tmp_path), policy={"piece": piece}
+    )
+    cache = SegmentCache(str(tmp_path / "cache"), 1 << 30)
+    worker = InPlace(Enrich(local.layout, local.staged), cache, "wide", "answer")
+    rows = orders(local, ["x" * 100_000] * 100)
+    chunks = [rows.nbytes for [rows] in worker._chunks(iter([rows]))]
+    assert len(chunks) >= 5
+    assert max(chunks) < 2 * piece
 
 
 def test_a_worker_keeps_what_it_knows_of_a_few_queries_only() -> None:

@@ -49,6 +49,8 @@ _PARTITION = 32 << 20
 #: The least memory that a shard can do with, between its steps and in them.
 _LEAST_KEPT = 128 << 10
 _LEAST_RUNNING = 4 << 20
+#: A table that is read in place is staged in at most this many shards: a task looks into each.
+_MOST_STAGED = 64
 _BATCHES = re.compile(r"\s*([0-9]+)\s*(?:micro-?)?batch(?:es)?\s*", re.IGNORECASE)
 
 
@@ -172,15 +174,14 @@ def enrich_policy(
     """How a semi-stream join runs on that many shards, of which ``cores`` are stepped side by
     side; or, on so many ``hosts`` at most, in place."""
     in_place = hosts is not None
-    shards = cores if in_place else shards
-    kept = spec.memory // 2 // shards
-    running = spec.memory // 2 // min(cores, shards)
+    keeping, at_once = (cores, cores) if in_place else (shards, min(cores, shards))
+    kept, running = spec.memory // 2 // keeping, spec.memory // 2 // at_once
     if kept < _LEAST_KEPT or running < _LEAST_RUNNING:
-        least = max(2 * shards * _LEAST_KEPT, 2 * min(cores, shards) * _LEAST_RUNNING)
+        least = max(2 * keeping * _LEAST_KEPT, 2 * at_once * _LEAST_RUNNING)
         whom = f"{shards} shards (one for each shuffle partition)"
         lower = ", or lower spark.sql.shuffle.partitions"
         if in_place:
-            whom, lower = f"{shards} tasks side by side (one for each core)", ""
+            whom, lower = f"{cores} tasks side by side (one for each core)", ""
         raise BudgetError(
             f"memory={spec.memory:,} bytes are too few for {whom}: give {sizes.format(least)} or "
             f"more{lower}."
@@ -198,8 +199,9 @@ def enrich_policy(
     )
     if hosts is None:
         return policy
-    # No row waits. Every process reads all of the table, and those of a host share its pages.
-    return replace(policy, cache=kept, resident=spec.memory // 2 // hosts)
+    # Every process reads all of the table, and those of a host share its pages.
+    shards = min(shards, _MOST_STAGED)
+    return replace(policy, shards=shards, resident=spec.memory // 2 // hosts)
 
 
 def _with_version(spec: EnrichSpec, name: object) -> EnrichSpec:

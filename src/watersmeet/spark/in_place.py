@@ -24,10 +24,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from watersmeet.operators.base import Chunk, Operator
+from watersmeet.operators.base import Chunk
+from watersmeet.operators.enrich.step import Enrich
 from watersmeet.rows.gathering import Gathering
 from watersmeet.rows.shard import Shard
 from watersmeet.rows.types import canonical_rows
+from watersmeet.rows.widths import sliced
 from watersmeet.spark import counters
 from watersmeet.spark.exits import Results, report_row, with_report
 from watersmeet.spark.metrics import observation_name
@@ -46,23 +48,21 @@ _CHUNK_ROWS = 1 << 14
 _RESULT_ROWS = 1 << 14
 #: A worker remembers what it has learned for so many queries, those that it has worked for last.
 _KEPT = 16
-#: Where a task finds the number of its micro-batch.
-_BATCH = "streaming.sql.batchId"
 
 
 @dataclass
 class _Learned:
-    """What a worker knows of a query, and the last micro-batch of it in which it said so."""
+    """What a worker knows of a query, and the last stage of it in which it said so."""
 
     store: MemoryStore = field(default_factory=MemoryStore)
-    told: str | None = None
+    told: int | None = None
 
 
 _LEARNED: OrderedDict[str, _Learned] = OrderedDict()
 
 
 def answered_in_place(
-    rows: DataFrame, operator: Operator, schema: T.StructType, *, name: str
+    rows: DataFrame, operator: Enrich, schema: T.StructType, *, name: str
 ) -> DataFrame:
     """The results of an operator that needs no state, as a DataFrame of that schema. ``rows`` are
     those of its only input, as they are stored."""
@@ -83,7 +83,7 @@ class InPlace(Travelling):
     """Steps an operator over the rows of a task, as a function for ``mapInArrow``. What it learns
     is kept under the name of the ``query``. ``label`` is what it is called in Spark's plans."""
 
-    operator: Operator
+    operator: Enrich
     cache: SegmentCache
     query: str
     label: str
@@ -107,8 +107,9 @@ class InPlace(Travelling):
             yield with_report(rows)
         assert not state.waits, "a row that waits needs state"
         state.commit()
-        if _tells(learned):
-            self.operator.report(state, counted)
+        self.operator.report(state, counted)
+        if not _tells(learned):
+            counted.without_kept()
         counted.step_ms = round((time.perf_counter() - began) * 1000)
         yield report_row(self.operator.output, counters.report(counted, self.operator))
 
@@ -118,8 +119,9 @@ class InPlace(Travelling):
         assert limit is not None, "memory is bounded"
         gathering = Gathering(_CHUNK_ROWS, limit)
         for batch in batches:
-            for rows in gathering.add(without_places(batch)):
-                yield [canonical_rows(rows)]
+            for part in sliced(without_places(batch), limit):
+                for rows in gathering.add(part):
+                    yield [canonical_rows(rows)]
         for rows in gathering.rest():
             yield [canonical_rows(rows)]
 
@@ -134,9 +136,9 @@ def _learned(query: str) -> _Learned:
 
 
 def _tells(learned: _Learned) -> bool:
-    """Does this task report what its process keeps? The first one of a micro-batch does: reports
-    are added up."""
+    """Does this task report what its process keeps? The first one of a stage does: reports are
+    added up."""
     context = TaskContext.get()
-    batch = None if context is None else context.getLocalProperty(_BATCH)
-    told, learned.told = learned.told, batch
-    return batch is None or batch != told
+    stage = None if context is None else context.stageId()
+    told, learned.told = learned.told, stage
+    return stage is None or stage != told

@@ -109,8 +109,8 @@ class EnrichSpec(EquiSpec):
 class EnrichPolicy:
     """How a semi-stream join runs: on so many ``shards``, ``cores`` of them side by side.
     ``in_place``: rows are answered by the tasks that read them, without a shuffle and without
-    state. Then each of the ``shards`` is a process that runs such tasks, and reads all of the
-    table.
+    state. Then what is said of a shard is true of a process that runs such tasks, ``cores`` of
+    them side by side; the ``shards`` are the table's alone, and every process reads all of them.
 
     ``cache`` and ``queue`` are the bytes that a shard's cache may take, and its waiting rows. A
     shard of the table that takes no more than ``resident`` bytes stays in memory as a whole.

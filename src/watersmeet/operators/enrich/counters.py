@@ -43,3 +43,7 @@ class EnrichCounters(Counters):
     @classmethod
     def zero(cls) -> EnrichCounters:
         return cls([StreamCounters()])
+
+    def without_kept(self) -> None:
+        """Leave out what is kept from step to step: another report has it."""
+        self.cached_keys = self.cached_bytes = self.cycles = 0

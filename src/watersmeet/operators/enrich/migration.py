@@ -188,7 +188,9 @@ def merged(
     """Rows of two iterators in one that ascends by code: those of ``old``, which do, and those of
     ``new``, which do layer by layer and are held in memory. They have no code in common."""
     held = [batch for batch in new if len(batch)]
-    rows = ascending(concat(held)) if held else None
+    rows = concat(held) if held else None
+    held.clear()
+    rows = None if rows is None else ascending(rows)
     for batch in old:
         if rows is None or not len(batch):
             yield batch

@@ -4,8 +4,9 @@
     <folder>/<shard>/...      the rows of a shard, as partitions (:mod:`.partitions`)
     <folder>/source.json      the files that the rows are from, if that is known
 
-Invariant: the rows of a key are in the shard to which the stream's rows of that key go, because
-both are dealt by the same hash of the code (:mod:`watersmeet.rows.shard`). A folder without
+Invariant: the rows of a key are in the shard of its code (:mod:`watersmeet.rows.shard`). A stream
+that is dealt to shards is dealt by the same hash, so that its shards find their keys in few of the
+table's: if both are as many, in one. A folder without
 ``table.json`` is not complete, and nobody reads it.
 
 **Layers.** A version is one layer, with the rows in its own folder; or it is several, each of them
@@ -30,7 +31,7 @@ import pyarrow.compute as pc
 
 from watersmeet.operators.enrich.partitions import PartitionWriter
 from watersmeet.operators.enrich.source import Source
-from watersmeet.operators.enrich.table import TableShard
+from watersmeet.operators.enrich.table import TableShard, unreadable
 from watersmeet.rows.columns import CODE, TIME, codes_of, times_of
 from watersmeet.rows.route import ByKey
 from watersmeet.rows.shard import Shard
@@ -140,7 +141,10 @@ class StagedTable:
         shards, they may be in several of its own; these may then have other rows too, which no row
         of this shard asks for."""
         size = self.size()
-        staged = shard.count if size is None else size.shards
+        if size is None:
+            # Without it nobody knows which shards have a key: it would seem to be in none.
+            raise unreadable(os.path.join(self.folder, _SUMMARY), "it is gone, or not complete")
+        staged = size.shards
         # Both are the same hash modulo a number: so they agree modulo what divides both.
         common = math.gcd(staged, shard.count)
         shards = [Shard(number, staged) for number in range(shard.number % common, staged, common)]

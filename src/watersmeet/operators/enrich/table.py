@@ -32,9 +32,10 @@ from watersmeet.rows.shard import Shard, numbers_of
 from watersmeet.state.index import Index
 from watersmeet.state.segment import Segment
 
-#: A process keeps the indexes of this many layers, those that it has opened last.
-_KEPT = 64
-_INDEXES: OrderedDict[str, Layer] = OrderedDict()
+#: A process keeps the indexes of this many layers, those that it has opened last: more than a table
+#: has shards.
+_KEPT = 256
+_INDEXES: OrderedDict[tuple[str, int], Layer] = OrderedDict()
 
 #: A scan reads this many bytes at a time.
 _READ_BYTES = 1 << 20
@@ -60,10 +61,14 @@ class Layer:
     @classmethod
     def open(cls, base: str) -> Layer:
         """The layer whose files begin so; its index is kept for the next time."""
-        kept = _INDEXES.pop(base, None)
+        try:
+            written = os.stat(base + INDEX).st_mtime_ns
+        except OSError as error:
+            raise unreadable(base + INDEX, error) from error
+        kept = _INDEXES.pop((base, written), None)
         if kept is None:
             kept = cls._read(base)
-        _INDEXES[base] = kept
+        _INDEXES[base, written] = kept
         if len(_INDEXES) > _KEPT:
             _INDEXES.popitem(last=False)
         return kept
@@ -107,7 +112,7 @@ class Layer:
         """A partition's rows, mapped into memory, in the order of their codes."""
         rows = _mapped(self.path(number), int(self.bytes[number]))
         if len(rows) != self.rows[number]:
-            raise _gone(self.path(number), f"{len(rows)} rows instead of {self.rows[number]}")
+            raise unreadable(self.path(number), f"{len(rows)} rows instead of {self.rows[number]}")
         return in_order(rows).with_widest(int(self.widest[number]))
 
     def read(self, number: int) -> None:
@@ -118,7 +123,7 @@ class Layer:
                 while file.readinto(buffer):
                     pass
         except OSError as error:
-            raise _gone(self.path(number), error) from error
+            raise unreadable(self.path(number), error) from error
 
 
 @dataclass(frozen=True)
@@ -260,12 +265,12 @@ def _mapped(path: str, size: int | None = None) -> pa.RecordBatch:
         with open(path, "rb") as file:
             found = os.fstat(file.fileno()).st_size
             if size is not None and found != size:
-                raise _gone(path, f"{found:,} bytes instead of {size:,}")
+                raise unreadable(path, f"{found:,} bytes instead of {size:,}")
             mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
         mapped.madvise(mmap.MADV_RANDOM)
         return pa.ipc.open_file(pa.BufferReader(pa.py_buffer(mapped))).get_batch(0)
     except (OSError, ValueError) as error:
-        raise _gone(path, error) from error
+        raise unreadable(path, error) from error
 
 
 def _bits(base: str) -> np.ndarray:
@@ -277,10 +282,11 @@ def _bits(base: str) -> np.ndarray:
             return np.empty(0, np.uint8)
         return np.memmap(path, dtype=np.uint8, mode="r").view(np.ndarray)
     except (OSError, ValueError) as error:
-        raise _gone(path, error) from error
+        raise unreadable(path, error) from error
 
 
-def _gone(path: str, what: object) -> StagedTableError:
+def unreadable(path: str, what: object) -> StagedTableError:
+    """What is said of a file of a staged table that is not there, or not as it was."""
     return StagedTableError(
         f"the staged table cannot be read: {path}: {what}. Start the query again: it stages the "
         "table anew if its files are not there. Nothing is lost."

@@ -26,12 +26,12 @@ def branches(plan: EnrichPlan) -> list[Node]:
 
 def _tasks(plan: EnrichPlan) -> Node:
     """Who answers rows."""
-    shards = plan.policy.shards
     if plan.policy.in_place:
         return Node(
             "in place: rows are answered by the tasks that read them, "
-            f"{shards} side by side; no shuffle, no state"
+            f"{plan.policy.cores} side by side; no shuffle, no state"
         )
+    shards = plan.policy.shards
     return Node(f"shards: {shards}, by a hash of the key, for stream and table", crowded(plan))
 
 
