@@ -89,6 +89,8 @@ def _session(folder: Path, master: str) -> SparkSession:
     builder = (
         builder.config("spark.local.dir", os.environ["TMPDIR"])
         .config("spark.eventLog.dir", str(folder / "events"))
+        # A kill while the first offsets are written leaves a file that Spark takes for another's.
+        .config("spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart", "false")
         .config("spark.executorEnv.PYTHONPATH", os.environ["PYTHONPATH"])
         .config("spark.python.unix.domain.socket.enabled", str(master == LOCAL).lower())
     )

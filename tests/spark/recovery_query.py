@@ -32,6 +32,9 @@ def main() -> None:
         .config("spark.ui.enabled", "false")
         .config("spark.driver.memory", "1g")
         .config("spark.executor.memory", "512m")
+        # Killed while it writes its first offsets, a query leaves a temporary file behind, and
+        # Spark would take the checkpoint for another query's.
+        .config("spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart", "false")
     )
     spark = wm.configure(builder).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
