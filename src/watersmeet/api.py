@@ -458,7 +458,6 @@ def plan_enrich(
         SparkBackend([(stream.spec.name, stream.df), (named.spec.name, named.df)]),
         wakes=enriched.wakes(spark),
         copies=enriched.copies(spark),
-        in_place=True,
         hosts=enriched.hosts(spark),
         on=on,
         how=how,
@@ -473,7 +472,8 @@ def plan_enrich(
         tuning=tuning,
     )
     session.check(spark)
-    _warn_of_crowding(planned)
+    if not planned.policy.in_place:
+        _warn_of_crowding(planned)
     folder = enriched.stage_folder(spark, stage)
     return Enrichment(planned, enriched.Inputs(stream.df, named.df, read, folder))
 

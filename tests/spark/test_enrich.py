@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import time
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -494,6 +495,16 @@ def test_explain_says_how(spark: SparkSession, tmp_path: Path, stage: str) -> No
     stream = as_stream(spark, tmp_path / "views", views(1))
     given = as_table(spark, tmp_path / "products", products())
     planned = wm.plan_enrich(stream, given, on="product", max_wait="5 batches", stage=stage)
+    # With far more shards than cores, that is worth a warning, unless there are none.
+    many = spark.newSession()
+    many.conf.set("spark.sql.shuffle.partitions", "200")
+    rows = wm.stream(read(many, tmp_path / "views"), "views", time="seen", delay="10 seconds")
+    products_there = many.read.parquet(str(tmp_path / "products"))
+    with pytest.warns(UserWarning, match="200"):
+        wm.plan_enrich(rows, products_there, on="product", max_wait="5 batches", stage=stage)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        wm.plan_enrich(rows, products_there, on="product", stage=stage)
     assert "not staged yet" in planned.explain()
     planned.dataframe()
     text = planned.explain()

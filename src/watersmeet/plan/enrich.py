@@ -130,25 +130,23 @@ def plan_enrich(
     *,
     wakes: bool = True,
     copies: bool = False,
-    in_place: bool = False,
-    hosts: int = 1,
+    hosts: int | None = None,
     **options: Any,
 ) -> EnrichPlan:
     """Plan a semi-stream join for a backend; ``options`` are those of :func:`enrich_spec`.
     ``wakes``: does the backend run a micro-batch without data when the watermark has moved?
-    ``copies``: does a host keep copies of the partitions that it reads? ``in_place``: can it
-    answer rows where they are read? ``hosts`` is how many hosts it has, at most."""
+    ``copies``: does a host keep copies of the partitions that it reads? ``hosts``: on how many,
+    at most, can it answer rows where they are read? None: on none."""
     matching = _matching(
         (stream, table), backend, options.pop("on", None), options.pop("where", None)
     )
     spec = enrich_spec(stream, table, on=matching.on, where=matching.where, **options)
-    at_once = in_place and not spec.needs_state
     policy = enrich_policy(
         spec,
         shards=backend.shards,
         cores=backend.cores,
         wakes=wakes,
-        hosts=hosts if at_once else None,
+        hosts=None if spec.needs_state else hosts,
     )
     policy = replace(policy, copies=copies)
     return EnrichPlan(spec=spec, policy=policy, predicate=matching.predicate)

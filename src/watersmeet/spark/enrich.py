@@ -22,6 +22,7 @@ from watersmeet.rows.route import ByKey
 from watersmeet.spark.encode import encoded
 from watersmeet.spark.in_place import answered_in_place
 from watersmeet.spark.inputs import WATERMARK, quoted
+from watersmeet.spark.python import on_this_machine
 from watersmeet.spark.query import Hop, Source, run
 from watersmeet.spark.refreshing import Refresher, check_columns
 from watersmeet.spark.result import arrow_schemas, result_schema
@@ -138,7 +139,7 @@ def stage_folder(spark: SparkSession, given: str | None) -> str:
         checkpoints = spark.conf.get(_CHECKPOINTS, None)
         if checkpoints is not None and _is_path(checkpoints):
             folder = checkpoints
-        elif _on_one_machine(spark):
+        elif on_this_machine(spark):
             folder = tempfile.gettempdir()
         else:
             raise PlanError(
@@ -163,7 +164,7 @@ def copies(spark: SparkSession) -> bool:
     settings say otherwise."""
     given = spark.conf.get(STAGE_COPIES, None)
     if given is None:
-        return not _on_one_machine(spark)
+        return not on_this_machine(spark)
     if given.lower() not in ("true", "false"):
         raise PlanError(f"{STAGE_COPIES}={given!r} is neither 'true' nor 'false'.")
     return given.lower() == "true"
@@ -173,17 +174,13 @@ def _is_stopped(spark: SparkSession) -> bool:
     return spark.sparkContext._jsc is None
 
 
-def _on_one_machine(spark: SparkSession) -> bool:
-    return str(spark.sparkContext.master).startswith("local")
-
-
 def _is_path(folder: str) -> bool:
     return "://" not in folder.removeprefix("file://")
 
 
 def hosts(spark: SparkSession) -> int:
     """How many hosts run the query, at most."""
-    return 1 if _on_one_machine(spark) else spark.sparkContext.defaultParallelism
+    return 1 if on_this_machine(spark) else spark.sparkContext.defaultParallelism
 
 
 def _with_watermark(rows: DataFrame, time: str | None, delay: int | None) -> DataFrame:
