@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -58,7 +58,14 @@ def report(counters: Counters, operator: Operator) -> str:
     )
 
 
-def observed(operator: Operator, name: str) -> Column:
+def results_of(steps: DataFrame, observation: str, operator: Operator, name: str) -> DataFrame:
+    """What an operator's steps gave, without their reports. These are observed under that name:
+    ``name`` is the join's."""
+    observed = steps.observe(observation, _summary(operator, name))
+    return observed.where(F.col(REPORT).isNull()).drop(REPORT)
+
+
+def _summary(operator: Operator, name: str) -> Column:
     """What to observe of the join of that name: the sum of each counter over a micro-batch, the
     notes, and the largest fan-out.
 

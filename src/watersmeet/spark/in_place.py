@@ -21,7 +21,6 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from watersmeet.operators.base import Chunk
@@ -74,8 +73,7 @@ def answered_in_place(
         label=f"{unique}: answer {operator.inputs[0]}",
     )
     steps = with_places(rows).mapInArrow(step, T.StructType([*schema, counters.FIELD]))
-    observed = steps.observe(observation_name(unique), counters.observed(operator, name))
-    return observed.where(F.col(counters.REPORT).isNull()).drop(counters.REPORT)
+    return counters.results_of(steps, observation_name(unique), operator, name)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from watersmeet import durations
@@ -111,12 +110,10 @@ def run(
             timeMode="eventTime" if timers else "none",
         )
         part = f", hop {number + 1} of {len(hops)}" if len(hops) > 1 else ""
-        summary = counters.observed(hop.operator, name + part)
         observation = observation_name(unique + part)
         if hop.fingerprint is not None:
             fingerprints[observation] = hop.fingerprint
-        observed = steps.observe(observation, summary)
-        rows = observed.where(F.col(counters.REPORT).isNull()).drop(counters.REPORT)
+        rows = counters.results_of(steps, observation, hop.operator, name + part)
         if hop.onward:
             rows = rows.drop("event_time")
     if streaming and fingerprints:
