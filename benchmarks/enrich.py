@@ -1,7 +1,7 @@
 """A stream enriched from a table, against Spark's own stream-static join, in one run.
 
     python -m benchmarks.enrich            # everything, about 40 minutes
-    python -m benchmarks.enrich large      # one part: large, fits, growth
+    python -m benchmarks.enrich large      # one part: large, large-one-file, fits, growth
 
 - ours: ``wm.enrich``, within 256 MB
 - native: Spark's join of a stream and a table, which reads and shuffles the table in every
@@ -11,7 +11,9 @@
   looked up
 
 The table has rows of about 120 bytes, the stream 100,000 rows a micro-batch, whose keys follow
-Zipf's law (exponent 1). How ways are run and compared: :mod:`benchmarks.harness`.
+Zipf's law (exponent 1). They come in two files, so that a machine with two cores reads them with
+both; with one file (``large-one-file``) one task reads, and answers, all of them. How ways are run
+and compared: :mod:`benchmarks.harness`.
 """
 
 from __future__ import annotations
@@ -36,6 +38,8 @@ from benchmarks.harness import Report, Run, collect_garbage, completed, console,
 from benchmarks.workload import SECOND, START
 
 ROWS = 100_000
+#: The files of a micro-batch.
+FILES = 2
 #: Micro-batches of a run, and how many of the last ones are judged.
 BATCHES, STEADY = 24, 12
 #: The native join takes seconds for each.
@@ -87,7 +91,7 @@ def write_table(folder: Path, rows: int) -> None:
         pq.write_table(table, folder / f"{first:010d}.parquet")
 
 
-def write_stream(folder: Path, keys: int, batches: int) -> None:
+def write_stream(folder: Path, keys: int, batches: int, *, files: int) -> None:
     """Keys by Zipf's law: the r-th most frequent of them has a share of about 1 / r."""
     folder.mkdir(parents=True, exist_ok=True)
     generator = np.random.default_rng(11)
@@ -103,16 +107,19 @@ def write_stream(folder: Path, keys: int, batches: int) -> None:
                 "amount": generator.random(ROWS),
             }
         )
-        path = folder / f"{batch:05d}.parquet"
-        pq.write_table(table, path)
-        os.utime(path, (START // SECOND + batch, START // SECOND + batch))
+        for part in range(files):
+            path = folder / f"{batch:05d}-{part}.parquet"
+            pq.write_table(table.slice(part * ROWS // files, ROWS // files), path)
+            second = START // SECOND + batch * files + part
+            os.utime(path, (second, second))
 
 
 def start(
     spark: SparkSession, way: Way, folder: Path, rows: str, checkpoint: Path
 ) -> StreamingQuery:
     table = spark.read.parquet(str(folder / "table"))
-    joined = way(stream(spark, folder, rows), table, str(folder / "stage"))
+    files = len(list((folder / rows).glob("00000-*.parquet")))
+    joined = way(stream(spark, folder, rows, files=files), table, str(folder / "stage"))
     writer = joined.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
     return writer.trigger(availableNow=True).start()
 
@@ -174,23 +181,25 @@ def compared(
     return merged
 
 
-def prepared(folder: Path, rows: int) -> Path:
+def prepared(folder: Path, rows: int, *, files: int = FILES) -> Path:
     """A table of so many rows, and streams of its keys."""
     write_table(folder / "table", rows)
-    write_stream(folder / "many", rows, BATCHES)
-    write_stream(folder / "few", rows, FEW)
+    write_stream(folder / "many", rows, BATCHES, files=files)
+    write_stream(folder / "few", rows, FEW, files=files)
     return folder
 
 
-def large(spark: SparkSession, report: Report, folder: Path) -> None:
+def large(spark: SparkSession, report: Report, folder: Path, *, files: int = FILES) -> None:
     ways = {
         "ours": (ours, "many", STEADY),
         "native": (native, "few", FEW_STEADY),
         "floor": (floor, "many", STEADY),
     }
-    runs = compared(spark, report, "large", prepared(folder / "large", 5_000_000), ways)
+    part = f"large, {files} files"
+    place = prepared(folder / f"large-{files}", 5_000_000, files=files)
+    runs = compared(spark, report, part, place, ways)
     ratio = runs["native"].batch_ms / runs["ours"].batch_ms
-    report.claim("5 million rows: native / ours, batch time", ratio, at_least=20)
+    report.claim(f"5 million rows, {files} files: native / ours, batch time", ratio, at_least=20)
 
 
 def fits(spark: SparkSession, report: Report, folder: Path) -> None:
@@ -209,7 +218,12 @@ def growth(spark: SparkSession, report: Report, folder: Path) -> None:
     report.claim("40 million rows / 5 million, ours, batch time", times[1] / times[0], at_most=2)
 
 
-PARTS = {"large": large, "fits": fits, "growth": growth}
+PARTS = {
+    "large": large,
+    "large-one-file": partial(large, files=1),
+    "fits": fits,
+    "growth": growth,
+}
 
 
 if __name__ == "__main__":

@@ -97,14 +97,15 @@ def workers(spark: SparkSession, report: Report, folder: Path) -> None:
 def on_workers(folder: Path, count: int, rounds: int) -> None:
     """In a process of its own."""
     spark = harness.cluster(count)
-    predicate = wm.predicate(
-        slow(rounds),
-        "left",
-        "right",
-        columns={"left": ["left_value"], "right": ["right_value"]},
-    )
-    begin = partial(harness.start, spark, (ring(predicate), ROCKSDB), _SLOW, folder)
-    with completed(begin) as (query, _):
+    values = {name: [f"{name}_value"] for name in ("left", "right")}
+
+    def begin(rounds: int, checkpoint: Path) -> StreamingQuery:
+        predicate = wm.predicate(slow(rounds), "left", "right", columns=values)
+        way = (ring(predicate), ROCKSDB)
+        return harness.start(spark, way, _SLOW, folder, checkpoint)
+
+    harness.warm_up(partial(begin, 0))
+    with completed(partial(begin, rounds)) as (query, _):
         steady = times_of(query)[-STEADY:]
         last = [metrics for metrics in wm.metrics(query) if metrics.rows][-STEADY:]
         pairs = sum(metrics.pairs for metrics in last)
