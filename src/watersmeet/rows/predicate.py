@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from watersmeet.errors import PredicateFunctionError
 from watersmeet.rows.columns import Bools, Positions
+from watersmeet.rows.formula import Formula
 
 #: Messages give this many characters of a row.
 _LONG = 1000
@@ -36,6 +37,10 @@ class Predicate(Protocol):
     def forgets(self) -> bool:
         """Are the arrays that it was given of no use to it once it has answered? Then their memory
         may be used again."""
+
+    @property
+    def formula(self) -> Formula | None:
+        """The same, for numpy, if it is that simple."""
 
     @property
     def cost(self) -> float | None:
@@ -64,7 +69,7 @@ def input_name(stream: int, column: str) -> str:
 
 @dataclass(frozen=True)
 class SqlPredicate:
-    """A condition that was given in SQL, as a Polars expression.
+    """A condition that was given in SQL, as a Polars expression, and as a formula, if it is one.
 
     The ``expression`` calls its inputs by :func:`input_name`.
 
@@ -77,6 +82,7 @@ class SqlPredicate:
     columns: tuple[tuple[int, str], ...]
     # `==` of two Polars expressions is an expression, not a truth value.
     expression: pl.Expr = field(compare=False)
+    formula: Formula | None = None
     forgets = True
     cost = None
 
@@ -111,6 +117,7 @@ class AllOf:
 
     predicates: tuple[Predicate, ...]
     forgets = False
+    formula = None
     cost = None
 
     @property
@@ -153,6 +160,7 @@ class FunctionPredicate:
     sides: tuple[int, ...]
     cost: float | None = None
     forgets = False
+    formula = None
 
     def satisfying(self, columns: Sequence[pa.Array]) -> Positions:
         return np.flatnonzero(self.mask(columns))

@@ -60,7 +60,7 @@ class Runs:
         for numbers, low, high in portions(self.low, self.high, size):
             yield Runs(self.rows[numbers], low, high, self.order)
 
-    def tiles(self, size: int) -> list[Tile]:
+    def tiles(self, size: int) -> Iterator[Tile]:
         """The same pairs, of neighbours that meet the same run together, at most ``size`` at a
         time.
 
@@ -69,15 +69,14 @@ class Runs:
         >>> [(tile.rows.tolist(), tile.low, tile.high) for tile in runs.tiles(5)]
         [([0, 1], 0, 2), ([2], 0, 2), ([3], 1, 6), ([3], 6, 7)]
         """
-        starts, tiles = self.changes.tolist(), []
+        starts = self.changes.tolist()
         for start, stop in zip(starts, [*starts[1:], len(self.rows)], strict=True):
             low, high = int(self.low[start]), int(self.high[start])
             at_once = max(1, size // max(1, high - low))
             for first in range(start, stop, at_once):
                 rows = self.rows[first : min(first + at_once, stop)]
                 for begin in range(low, high, size):
-                    tiles.append(Tile(rows, begin, min(begin + size, high)))
-        return tiles
+                    yield Tile(rows, begin, min(begin + size, high))
 
     def at(self, places: Positions) -> Pairs:
         """The pairs at some places among all of them."""

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 
 import watersmeet as wm
 from tests.operators.ring.test_step import SCHEMA, joined, rows
 from watersmeet.operators.ring import meeting
-from watersmeet.operators.ring.block import Strung, Tiled
+from watersmeet.operators.ring.block import Crossed, Strung, Tiled
+from watersmeet.rows.formula import Formula
+from watersmeet.rows.predicate import SqlPredicate
+from watersmeet.rows.terms import Term
+from watersmeet.testing import LocalBackend
 
 FEW = [(number % 7, number / 100) for number in range(300)]
 
@@ -92,3 +100,59 @@ def test_columns_with_nulls_or_text_are_gathered(tmp_path: Path) -> None:
         join = joined(tmp_path / str(kind), where=where, schema=schema)
         known = len(values) - values.count(None)
         assert join.batch(a=table, b=table).num_rows == known * 100 * 100
+
+
+X, Y = (0, "n"), (1, "n")
+PRODUCT = SqlPredicate(
+    "a.n * b.n > 2",
+    (X, Y),
+    pl.col("0.n") * pl.col("1.n") > 2.0,
+    Formula(">", (Formula("*", (X, Y)), 2.0)),
+)
+NEAR = SqlPredicate(
+    "abs(a.n - b.n) < 3 OR b.n > 1",
+    (X, Y),
+    ((pl.col("0.n") - pl.col("1.n")).abs() < 3.0) | (pl.col("1.n") > 1.0),
+    Formula(
+        "or",
+        (Formula("<", (Formula("abs", (Formula("-", (X, Y)),)), 3.0)), Formula(">", (Y, 1.0))),
+    ),
+)
+
+
+@pytest.mark.parametrize("predicates", [[PRODUCT], [PRODUCT, NEAR]], ids=["one", "two"])
+@pytest.mark.parametrize("odd", [[], [math.nan], [math.inf, -math.inf], [1e200]], ids=str)
+@pytest.mark.parametrize("within", [100, 0.5])
+def test_formulas_of_doubles_are_crossed_where_all_is_finite(
+    tmp_path: Path, predicates: list[SqlPredicate], odd: list[float], within: float
+) -> None:
+    # Given conditions in SQL that are formulas, and numbers of which some may be odd,
+    schema = pa.schema([("n", pa.float64()), SCHEMA.field("t")])
+    generator = np.random.default_rng(5)
+
+    def table() -> pa.Table:
+        numbers = np.concatenate([odd, generator.normal(0, 2, len(FEW) - len(odd))])
+        return pa.table({"n": generator.permutation(numbers), "t": rows(*FEW)["t"]}, schema)
+
+    def found(predicates: list[SqlPredicate]) -> tuple[int, list[str]]:
+        terms = tuple(map(Term, predicates))
+        crossed = mock.Mock(wraps=Crossed.blocks)
+        with (
+            mock.patch.object(LocalBackend, "translate", return_value=terms),
+            mock.patch.object(Crossed, "blocks", crossed),
+            mock.patch.object(meeting, "_CROSSED", 1000),
+            mock.patch.object(meeting, "_LEAST_CROSSED", 100),
+        ):
+            join = joined(tmp_path, where="...", schema=schema, within=within)
+            result = join.batch(a=tables[0], b=tables[1])
+        pairs = zip(*(result[column].to_pylist() for column in ("a_n", "b_n")), strict=True)
+        return crossed.call_count, sorted(map(str, pairs))
+
+    tables = table(), table()
+    # when rows meet the same run, and all numbers are finite, then they are crossed,
+    crossed, pairs = found(predicates)
+    assert bool(crossed) == (not odd and within == 100)
+    # and what matches is what Polars says.
+    plain = [replace(predicate, formula=None) for predicate in predicates]
+    assert found(plain) == (0, pairs)
+    assert len(pairs) > 100

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.spark.sql.test_where import setting
 from watersmeet.rows.bounds import Bounds
 from watersmeet.rows.overlaps import Comparison, Span, overlaps_of
-from watersmeet.rows.terms import Equality, Gap, Term
+from watersmeet.rows.terms import Equality, Gap, Term, conjunction
 from watersmeet.spark.sql import translate
 
 pytestmark = pytest.mark.spark
@@ -414,3 +414,38 @@ def test_a_range_and_a_distance_are_intervals_around_a_point(
         sides = [bounds(overlap.span(stream), values) for stream in (0, 1)]
         found[sql] = tuple(1 if side.low is side.high else 2 for side in sides)
     assert found == conditions
+
+
+#: Conditions that are formulas of doubles, and some that are not.
+FORMULAS = [
+    "a.d * b.d > 0.985",
+    "a.d - 2 * b.d <= -a.d",
+    "(a.d - b.d) * (a.d - b.d) + abs(a.d + b.d) < 4",
+    "a.d < b.d OR NOT a.d < 1 OR a.d + b.d >= 3",
+    "a.d BETWEEN b.d - 0.5 AND b.d + 0.5",
+    "a.d > b.d AND a.d < 2 * b.d",
+]
+OTHERS = ["a.i * b.i > 3", "a.d / b.d > 1", "a.d + b.f > 1", "a.d > b.i", "a.d = b.d", "a.t < b.t"]
+
+
+def test_formulas_are_found_and_mean_the_same(streams: list[tuple[str, DataFrame]]) -> None:
+    generator = np.random.default_rng(3)
+    values = [np.round(generator.normal(0, 2, 50), 1) for _ in "ab"]
+    for sql in FORMULAS:
+        predicate = conjunction(terms(streams, sql))
+        assert predicate is not None
+        if "NOT" in sql:
+            # What is denied is none; Spark turns it around when it plans, not when it analyzes.
+            assert predicate.formula is None
+            continue
+        assert predicate.formula is not None, sql
+        of = {(0, "d"): values[0][:, np.newaxis], (1, "d"): values[1][np.newaxis, :]}
+        crossed = np.broadcast_to(predicate.formula.value(of), (50, 50))
+        flat = {(0, "d"): np.repeat(values[0], 50), (1, "d"): np.tile(values[1], 50)}
+        mask = predicate.mask([pa.array(flat[column]) for column in predicate.columns])
+        assert crossed.ravel().tolist() == mask.tolist(), sql
+        assert 0 < mask.sum() < 2500
+    for sql in OTHERS:
+        predicate = conjunction(terms(streams, sql))
+        assert predicate is not None
+        assert predicate.formula is None, sql

@@ -8,6 +8,8 @@ of stored rows, there are faster ways:
 - Wide values, pictures for example, are repeated as a whole. A block has probing rows that meet the
   same run (:class:`~watersmeet.state.runs.Tile`), so the values of the run are strung together once
   for many blocks; and if a run alone fills a block, they are not copied at all.
+- For formulas (:mod:`watersmeet.rows.formula`) numbers are not copied either: some rows are crossed
+  with some others.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import pyarrow as pa
 
 from watersmeet.operators.ring.meeting import Meeting
 from watersmeet.rows.columns import Positions
+from watersmeet.rows.formula import Formula
 from watersmeet.rows.output import Side
 from watersmeet.state.lines import Pairs
 from watersmeet.state.runs import Runs, Tile, Values
@@ -136,8 +139,52 @@ class Tiled:
         return Gathered(self._columns.meeting.sides(*self.pairs(places)))
 
     def pairs(self, places: Positions) -> Pairs:
-        number, place = np.divmod(places, self._tile.high - self._tile.low)
-        return self._tile.rows[number], self._columns.order[self._tile.low + place]
+        return _in_tile(self._tile, self._columns.order, places)
+
+
+class Crossed:
+    """Some probing rows, each with the same run of stored rows, or with a part of it, that
+    formulas compare."""
+
+    def __init__(self, numbers: _Numbers, order: Positions, tile: Tile) -> None:
+        self._numbers = numbers
+        self._order = order
+        self._tile = tile
+
+    @classmethod
+    def blocks(cls, meeting: Meeting, runs: Runs, tiles: Iterator[Tile]) -> Iterator[Crossed]:
+        """All pairs of a meeting, a bounded number at a time."""
+        numbers = _Numbers(meeting, runs.order)
+        return (cls(numbers, runs.order, tile) for tile in tiles)
+
+    def __len__(self) -> int:
+        return len(self._tile)
+
+    def satisfying(self, formula: Formula, names: Mapping[tuple[int, str], str]) -> Positions:
+        """For which pairs a formula holds. The stored columns have these ``names``."""
+        values = {of: self._of(of[0], names[of]) for of in formula.columns}
+        return np.flatnonzero(formula.value(values))
+
+    def _of(self, stream: int, stored: str) -> Values:
+        values, tile = self._numbers.of(stream, stored)[0].view(np.float64), self._tile
+        if stream == self._numbers.meeting.stream:
+            return values[np.newaxis, tile.low : tile.high]
+        return values[tile.rows, np.newaxis]
+
+    def column(self, stream: int, stored: str, *, again: bool) -> pa.Array:
+        return self.at(np.arange(len(self))).column(stream, stored, again=again)
+
+    def at(self, places: Positions) -> Gathered:
+        return Gathered(self._numbers.meeting.sides(*self.pairs(places)))
+
+    def pairs(self, places: Positions) -> Pairs:
+        return _in_tile(self._tile, self._order, places)
+
+
+def _in_tile(tile: Tile, order: Positions, places: Positions) -> Pairs:
+    """The pairs at some places of a tile."""
+    number, place = np.divmod(places, tile.high - tile.low)
+    return tile.rows[number], order[tile.low + place]
 
 
 class _Columns:

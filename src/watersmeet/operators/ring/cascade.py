@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from watersmeet.operators.ring.block import Block
+from watersmeet.operators.ring.block import Block, Crossed
 from watersmeet.operators.ring.counters import RingCounters
 from watersmeet.operators.ring.layout import RingLayout
 from watersmeet.rows.columns import Positions
@@ -114,8 +114,12 @@ class Cascade:
 
     def _holding(self, predicate: Predicate, block: Block) -> Positions:
         """Where a predicate holds."""
+        names = {
+            (of, name): self._layout.streams[of].rows.stored[name] for of, name in predicate.columns
+        }
+        if isinstance(block, Crossed) and predicate.formula is not None:
+            return block.satisfying(predicate.formula, names)
         columns = [
-            block.column(of, self._layout.streams[of].rows.stored[name], again=predicate.forgets)
-            for of, name in predicate.columns
+            block.column(of, stored, again=predicate.forgets) for (of, _), stored in names.items()
         ]
         return predicate.satisfying(columns)

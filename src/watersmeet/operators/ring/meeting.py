@@ -3,6 +3,7 @@ pairs, and how many pairs fit into a block?"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
@@ -24,6 +25,9 @@ _NEAR, _OWN = 4 << 20, 512 << 10
 #: Values of pairs that are gathered take about so many bytes at a time: what a function makes of
 #: them then stays near too. It gets at least so many pairs, as a call has its price.
 _GATHERED, _LEAST = 1 << 20, 256
+#: So many pairs are computed by formulas at a time: all that is made of them stays near. Where few
+#: pairs would be computed at a time, another way is faster.
+_CROSSED, _LEAST_CROSSED = 64 << 10, 4 << 10
 
 
 class Meeting:
@@ -76,8 +80,15 @@ class Meeting:
         most = 2 * len(runs) // size
         if len(runs.changes) > most:
             return None
-        tiles = runs.tiles(size)
+        tiles = list(runs.tiles(size))
         return tiles if len(tiles) <= most else None
+
+    def crossings(self, runs: Runs) -> Iterator[Tile] | None:
+        """The pairs as tiles, if formulas say all that is to compare, and tiles are large."""
+        size = max(1, min(_CROSSED, self._layout.output.piece_rows))
+        if not self._computed or len(runs.changes) * _LEAST_CROSSED > len(runs):
+            return None
+        return runs.tiles(size)
 
     @property
     def block(self) -> int:
@@ -89,6 +100,21 @@ class Meeting:
 
     def _at(self, of: int, mine: Positions, theirs: Positions) -> Positions:
         return theirs if of == self.stream else mine
+
+    @property
+    def _computed(self) -> bool:
+        """Can numpy compute all that is to compare?"""
+        formulas = [self._layout.conditions.predicates[number].formula for number in self.due]
+        return all(
+            formula is not None
+            and math.isfinite(formula.largest({of: self._largest(*of) for of in formula.columns}))
+            for formula in formulas
+        )
+
+    def _largest(self, stream: int, name: str) -> float:
+        """The largest absolute value of a column of doubles without nulls."""
+        values = self.column(stream, self._layout.streams[stream].rows.stored[name])
+        return float(np.max(np.abs(values.to_numpy()), initial=0.0))
 
     @cached_property
     def _read(self) -> dict[int, pa.RecordBatch]:

@@ -8,7 +8,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from watersmeet.operators.ring.block import Block, Gathered, RunBlock, Scratch, Strung, Tiled
+from watersmeet.operators.ring.block import (
+    Block,
+    Crossed,
+    Gathered,
+    RunBlock,
+    Scratch,
+    Strung,
+    Tiled,
+)
 from watersmeet.operators.ring.candidates import Candidates
 from watersmeet.operators.ring.cascade import Cascade
 from watersmeet.operators.ring.counters import RingCounters
@@ -129,6 +137,9 @@ class Probe:
         if runs is None:
             return None
         if meeting.numeric:
+            crossed = meeting.crossings(runs)
+            if crossed is not None:
+                return Crossed.blocks(meeting, runs, crossed)
             return Strung.blocks(meeting, runs, self._scratch)
         tiles = meeting.tiles(runs)
         return None if tiles is None else Tiled.blocks(meeting, runs, tiles)

@@ -13,6 +13,7 @@ from watersmeet.rows.predicate import SqlPredicate
 from watersmeet.rows.terms import ColumnOf, Equality, Term
 from watersmeet.spark.sql.analysis import Condition, fail
 from watersmeet.spark.sql.comparisons import comparisons_of
+from watersmeet.spark.sql.formulas import formula_of
 from watersmeet.spark.sql.gaps import gaps_of
 from watersmeet.spark.sql.nodes import COMPARISONS, elements, type_of
 from watersmeet.spark.sql.numbers import WIDER
@@ -53,7 +54,7 @@ def _term(t: Translation, node: Any) -> Term | None:
         if pl.select(expression).item() is not True:
             fail(t.condition.sql, f"{text} never holds", "Leave it out, or compare columns.")
         return None
-    predicate = SqlPredicate(text, columns, expression)
+    predicate = SqlPredicate(text, columns, expression, formula_of(t, node))
     if len({stream for stream, _ in columns}) != 2 or node.nodeName() not in COMPARISONS:
         return Term(predicate)
     return Term(predicate, _equality(t, node), gaps_of(t, node), comparisons_of(t, node))
