@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import py4j
@@ -16,12 +17,12 @@ from pyspark.sql import SparkSession
 
 import watersmeet as wm
 from tests.operators.counting import CountByKey
-from watersmeet.errors import SessionError
+from watersmeet.errors import PredicateFunctionError, SessionError
 from watersmeet.rows.route import ByKey
 from watersmeet.spark.capsule import Pack
 from watersmeet.spark.exits import Results
 from watersmeet.spark.processor import Processor
-from watersmeet.spark.python import check_python
+from watersmeet.spark.python import HIDE_TRACEBACK, briefly, check_python
 from watersmeet.state.cache import SegmentCache
 
 
@@ -94,3 +95,27 @@ def test_on_a_local_master_workers_run_this_python_unless_another_is_chosen(
     monkeypatch.setitem(os.environ, "PYSPARK_PYTHON", str(bare))
     with pytest.raises(SessionError, match="lacks watersmeet"):
         wm.join(streams, on="k")
+
+
+def test_an_error_comes_first_and_the_lines_of_its_cause_behind_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def function_of_a_user() -> int:
+        return 1 // 0
+
+    def step() -> Iterator[int]:
+        yield 1
+        try:
+            function_of_a_user()
+        except ZeroDivisionError as error:
+            raise PredicateFunctionError("near(a, b): it raised") from error
+
+    monkeypatch.setenv(HIDE_TRACEBACK, "")
+    with pytest.raises(PredicateFunctionError) as caught:
+        list(briefly(step()))
+    first, *rest = str(caught.value).splitlines()
+    assert first == "near(a, b): it raised"
+    assert rest[-1].startswith("ZeroDivisionError")
+    assert "in function_of_a_user" in str(rest)
+    assert "in step" not in str(rest)
+    assert os.environ[HIDE_TRACEBACK] == "1"

@@ -12,6 +12,7 @@ import json
 import os
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, TypeVar
@@ -152,11 +153,18 @@ def _opened(pickled: bytes, declare: Callable[[Any], Any] | None) -> Any:
 
 def briefly(made: Iterator[Made]) -> Iterator[Made]:
     """The same things, made in a worker. An error of ours says all there is to say: the lines of
-    code that led to it would only stand before it. (A worker that has failed takes no further
-    task.)"""
+    code that led to it would only stand before it. Those of its cause, a user's function for one,
+    are shown behind it. (A worker that has failed takes no further task.)"""
     try:
         yield from made
     except WatersmeetError as error:
-        if error.__cause__ is None and not isinstance(error, InternalError):
-            os.environ[HIDE_TRACEBACK] = "1"
+        if isinstance(error, InternalError):
+            raise
+        os.environ[HIDE_TRACEBACK] = "1"
+        cause = error.__cause__
+        if cause is not None:
+            # The first of the lines is the one of ours that has caught it.
+            lines = cause.__traceback__ and cause.__traceback__.tb_next
+            shown = traceback.format_exception(type(cause), cause, lines)
+            error.args = (f"{error}\n\n{''.join(shown)}",)
         raise
