@@ -151,7 +151,6 @@ class RingCase(EqualityCase):
                 **self.join.further,
                 # Lives before may have had any number.
                 "slices": dice.randint(1, shards),
-                "draining": shards,
                 "goal": dice.choice(GOALS),
                 "name": dice.choice([None, f"life {start.life}"]),
             },

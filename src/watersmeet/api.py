@@ -23,6 +23,7 @@ from watersmeet.plan.streams import check_name, with_time
 from watersmeet.spark import enrich as enriched
 from watersmeet.spark import equi, ring, session
 from watersmeet.spark.backend import SparkBackend
+from watersmeet.spark.checkpoint import Checkpoint
 from watersmeet.spark.checkpoint import check as check_checkpoint
 from watersmeet.spark.inputs import check_punctuation, describe
 from watersmeet.spark.result import result_schema
@@ -88,7 +89,7 @@ class Plan:
             assert isinstance(plan, EquiPlan), f"no checkpoint of {type(plan).__name__}"
             layout = equi.layout_of(plan.spec, plan.policy, plan.predicate, frames)
             fingerprints = [layout.fingerprint]
-        check_checkpoint(frames[0].sparkSession, checkpoint, fingerprints)
+        check_checkpoint(Checkpoint(frames[0].sparkSession, checkpoint), fingerprints)
 
     def dataframe(self) -> DataFrame:
         """The result, as a DataFrame to write, query or aggregate."""
@@ -126,7 +127,7 @@ class Enrichment:
             return
         layout = enriched.layout_of(plan.spec, plan.policy, plan.predicate, self.inputs)
         spark = self.inputs.stream.sparkSession
-        check_checkpoint(spark, checkpoint, [layout.fingerprint])
+        check_checkpoint(Checkpoint(spark, checkpoint), [layout.fingerprint])
 
     def dataframe(self) -> DataFrame:
         """The enriched stream, as a DataFrame. The table is staged now, unless it is there."""

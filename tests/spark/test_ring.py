@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 import watersmeet as wm
@@ -19,6 +21,7 @@ from tests.spark.driver import driver
 from tests.spark.streams import SECOND, at, events, read, run, table, without_end, write
 from watersmeet.rows.layout import keyless_layout
 from watersmeet.spark.encode import encoded
+from watersmeet.spark.start_check import NOTE
 from watersmeet.spec.stream import Column, StreamSpec
 
 pytestmark = pytest.mark.spark
@@ -141,12 +144,20 @@ def test_three_streams_go_on_with_fewer_slices_and_say_what_they_do(
     first = query(spark)
     for name in NAMES:
         write(folders[name], BATCHES[name][2:], first=2)
-    # when new rows are stored in one slice, and those of the other still expire, in a session with
-    # another number of partitions than the checkpoint has,
+    # when new rows are stored in one slice, those of the other are still met. A query finds that
+    # out by a note; without the note it refuses.
+    note = tmp_path / "checkpoint" / NOTE
+    text = note.read_text()
+    note.unlink()
+    with pytest.raises(StreamingQueryException, match=r"slices=1, draining=\.\.\."):
+        query(spark, slices=1)
+    note.write_text(text)
+    # In a session with another number of partitions than the checkpoint has,
     session = spark.newSession()
     session.conf.set("spark.sql.shuffle.partitions", "3")
     session.conf.set("spark.sql.session.timeZone", "UTC")
-    second = query(session, slices=1, draining=2)
+    second = query(session, slices=1)
+    assert {slices for _, slices in json.loads(note.read_text())["joins"]} == {2}
     # then together they have given everything once.
     assert min(sum(record.results for record in part) for part in (first, second)) > 0
     assert_same_rows(

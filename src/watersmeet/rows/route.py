@@ -22,7 +22,7 @@ may hold rows. Without them, all shards are meant.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -108,6 +108,17 @@ class StoredInOne:
             yield number, _at_home(rows.filter(pa.array(home)), home=True)
             visitors = rows.filter(pa.array(~home))
             yield number, _at_home(_without(visitors, self.home_only), home=False)
+
+
+def reaching(route: Route, least: int) -> Route:
+    """The same route, to so many shards at least, if it does not lead to one only.
+
+    >>> reaching(Everywhere(2), 4), reaching(Everywhere(), 4), reaching(First(), 4)
+    (Everywhere(reach=4), Everywhere(reach=None), First())
+    """
+    if isinstance(route, Everywhere | StoredInOne) and route.reach is not None:
+        return replace(route, reach=max(route.reach, least))
+    return route
 
 
 def _first(asked: int | None, shards: int) -> int:

@@ -26,12 +26,12 @@ from watersmeet.rows.columns import TIME
 from watersmeet.rows.dealing import Dealing
 from watersmeet.rows.gathering import Gathering
 from watersmeet.rows.ipc import write_ipc
-from watersmeet.rows.route import Route
+from watersmeet.rows.route import Route, reaching
 from watersmeet.rows.types import UTC, canonical_rows
 from watersmeet.rows.widths import sliced
 from watersmeet.spark.places import PLACE_BYTES, without_places
 from watersmeet.spark.python import Travelling
-from watersmeet.spark.shards import ids_in_task
+from watersmeet.spark.shards import ids_in_task, reach_in_task
 from watersmeet.spark.worker import settle
 
 #: What travels to an operator; the event time leaves before it gets there.
@@ -78,7 +78,12 @@ class Pack(Travelling):
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         settle()
-        yield from replace(self, ids=ids_in_task(self.ids))._capsules_of(batches)
+        yield from self.in_task()._capsules_of(batches)
+
+    def in_task(self) -> Pack:
+        """The same, as the query needs it that this task belongs to."""
+        route = reaching(self.route, reach_in_task())
+        return replace(self, ids=ids_in_task(self.ids), route=route)
 
     def _capsules_of(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()

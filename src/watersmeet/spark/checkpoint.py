@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from watersmeet.errors import SessionError, StateError
+from watersmeet.operators.ring.relocation import hop_of
 from watersmeet.spark.shards import shard_ids
 from watersmeet.state.fingerprint import differences
 from watersmeet.state.manifest import Manifest
@@ -25,15 +26,13 @@ from watersmeet.state.shard import MANIFEST, refusal
 STATE = "state"
 
 
-def check(spark: SparkSession, folder: str, fingerprints: Sequence[str]) -> None:
+def check(checkpoint: Checkpoint, fingerprints: Sequence[str]) -> None:
     """Refuse a checkpoint whose state was written by other operators than those of these
     ``fingerprints``. One without state of ours fits."""
-    check_version(spark, "check")
-    checkpoint = Checkpoint(spark, folder)
+    check_version(checkpoint.spark, "check")
     if checkpoint.committed is None:
         return
-    stored = [checkpoint.manifests(operator) for operator in checkpoint.operators()]
-    known = [manifests[0].fingerprint for manifests in stored if manifests]
+    known = [manifests[0].fingerprint for manifests in checkpoint.states]
     for fingerprint in fingerprints:
         if known and fingerprint not in known:
             # A query may have several joins: the one that is meant differs least.
@@ -71,6 +70,26 @@ class Checkpoint:
             return None
         committed = self.logs.commitLog().getLatestBatchId()
         return None if committed.isEmpty() else int(committed.get())
+
+    @cached_property
+    def states(self) -> list[list[Manifest]]:
+        """The manifests of each operator of ours, by shard."""
+        every = [self.manifests(operator) for operator in self.operators()]
+        return [manifests for manifests in every if manifests]
+
+    @property
+    def slices(self) -> int:
+        """How many of the first shards have rows of a join without a key."""
+        return max(
+            (
+                number + 1
+                for manifests in self.states
+                if hop_of(manifests[0].fingerprint) is not None
+                for number, manifest in enumerate(manifests)
+                if any(manifest.windows)
+            ),
+            default=0,
+        )
 
     def operators(self) -> list[int]:
         """The stateful operators of the query."""

@@ -61,7 +61,7 @@ def build(
     rows, operator = layout.inputs[STREAM].rows, Enrich(layout, staged, versions)
     schema = result_schema(spec, [inputs.stream, inputs.table])
 
-    def resized(shards: int) -> Enrich:
+    def resized(shards: int, _: int) -> Enrich:
         return Enrich(layout.on(shards), staged, versions)
 
     if policy.in_place:

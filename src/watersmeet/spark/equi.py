@@ -59,6 +59,6 @@ def layout_of(
     return lay_out(spec, policy, predicate, schemas=schemas, output=output)
 
 
-def _resized(layout: EquiLayout, shards: int) -> EquiJoin:
+def _resized(layout: EquiLayout, shards: int, _: int) -> EquiJoin:
     """The join, where that many shards share its budget."""
     return EquiJoin(layout.on(shards))

@@ -7,7 +7,7 @@ all others.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -32,8 +32,8 @@ class Exit(Protocol):
     def batches(self, emitted: Iterator[Any], *, first: bool) -> Iterator[pa.RecordBatch]:
         """What leaves; ``first``: is the step that of the first shard?"""
 
-    def to(self, ids: tuple[int, ...]) -> Exit:
-        """The same, where Spark knows the shards by these ids."""
+    def in_task(self) -> Exit:
+        """The same, as the query needs it that this task belongs to."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Results:
             yield from gathering.add(batch)
         yield from gathering.rest()
 
-    def to(self, ids: tuple[int, ...]) -> Results:
+    def in_task(self) -> Results:
         return self
 
 
@@ -76,8 +76,8 @@ class HandOn:
             for batch in gathered.rest():
                 yield from pack.packed(batch)
 
-    def to(self, ids: tuple[int, ...]) -> HandOn:
-        return HandOn(tuple(replace(pack, ids=ids) for pack in self.packs))
+    def in_task(self) -> HandOn:
+        return HandOn(tuple(pack.in_task() for pack in self.packs))
 
 
 def with_report(rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -25,7 +25,7 @@ from watersmeet.spark.counters import report
 from watersmeet.spark.exits import Exit, report_row, with_report
 from watersmeet.spark.frames import to_frame
 from watersmeet.spark.python import Travelling, briefly
-from watersmeet.spark.shards import ids_in_task
+from watersmeet.spark.shards import ids_in_task, reach_in_task
 from watersmeet.spark.store import SparkStore, declared
 from watersmeet.spark.worker import settle
 from watersmeet.state.cache import SegmentCache
@@ -33,16 +33,19 @@ from watersmeet.state.cache import SegmentCache
 if TYPE_CHECKING:
     from pyspark.sql.pandas._typing import DataFrameLike
 
+#: From a number of shards, and how many of them must be reached at least, to an operator.
+Resized = Callable[[int, int], Operator]
+
 #: New rows are handed to the operator in chunks of at most this number of bytes, or of one capsule.
 CHUNK_BYTES = 256 << 20
 
 
 class Processor(Travelling, StatefulProcessor):
     """Steps an operator. Spark knows its shards by ``ids``. ``resized`` gives the operator for
-    another number of shards, if it depends on that. ``streaming`` is false for batch
-    DataFrames: all rows come in one call, and then nothing comes any more. ``timers`` says
-    that there is a watermark to wait for, and ``hold`` how far Spark's is held back behind the
-    operator's, in milliseconds."""
+    another number of shards, and so many of them to be reached at least, if it depends on that.
+    ``streaming`` is false for batch DataFrames: all rows come in one call, and then nothing comes
+    any more. ``timers`` says that there is a watermark to wait for, and ``hold`` how far Spark's is
+    held back behind the operator's, in milliseconds."""
 
     declare = staticmethod(declared)
 
@@ -53,7 +56,7 @@ class Processor(Travelling, StatefulProcessor):
         cache: SegmentCache,
         ids: tuple[int, ...],
         *,
-        resized: Callable[[int], Operator] | None = None,
+        resized: Resized | None = None,
         streaming: bool,
         timers: bool,
         hold: int = 0,
@@ -69,11 +72,11 @@ class Processor(Travelling, StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         settle()
-        ids = ids_in_task(self._ids)
-        if ids != self._ids:
-            self._exit = self._exit.to(ids)
+        ids, reach = ids_in_task(self._ids), reach_in_task()
+        if ids != self._ids or reach:
+            self._exit = self._exit.in_task()
             if self._resized is not None:
-                self._operator = self._resized(len(ids))
+                self._operator = self._resized(len(ids), reach)
         self._shards = {shard: Shard(number, len(ids)) for number, shard in enumerate(ids)}
         self._handle = handle
         self._store = SparkStore.of(handle)

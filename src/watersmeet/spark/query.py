@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -26,9 +26,9 @@ from watersmeet.spark.capsule import CAPSULE, Pack
 from watersmeet.spark.exits import Exit, HandOn, Results
 from watersmeet.spark.metrics import observation_name
 from watersmeet.spark.places import with_places
-from watersmeet.spark.processor import Processor
+from watersmeet.spark.processor import Processor, Resized
 from watersmeet.spark.shards import shard_ids
-from watersmeet.spark.start_check import watch
+from watersmeet.spark.start_check import Watched, watch
 from watersmeet.state.cache import SegmentCache
 
 CACHE_FOLDER = "spark.watersmeet.cache.folder"
@@ -53,13 +53,15 @@ class Hop:
     """A stateful operator in a chain of them; ``onward`` are the routes, one for each input of
     the next operator, of the rows that it hands on. The last hop has none: it gives results.
     ``resized`` gives the operator for another number of shards than the planned one: a checkpoint
-    keeps its own. None: the operator does not depend on it. ``fingerprint`` is that of its state;
-    None: a checkpoint is not looked at when a query starts."""
+    keeps its own; and where an earlier run had more slices, of which so many must be reached. None:
+    the operator does not depend on it. ``fingerprint`` is that of its state; None: a checkpoint is
+    not looked at when a query starts. ``slices``: rows go to the first so many shards only."""
 
     operator: Operator
     onward: tuple[Route, ...] = ()
-    resized: Callable[[int], Operator] | None = None
+    resized: Resized | None = None
     fingerprint: str | None = None
+    slices: int | None = None
 
 
 def run(
@@ -88,7 +90,7 @@ def run(
             for i, (source, given) in enumerate(zip(sources, inputs, strict=True))
         ]
     )
-    fingerprints: dict[str, str] = {}
+    watched: dict[str, Watched] = {}
     for number, hop in enumerate(hops):
         leave: Exit = HandOn(tuple(Pack(i, route, ids) for i, route in enumerate(hop.onward)))
         given = CAPSULE
@@ -112,12 +114,12 @@ def run(
         part = f", hop {number + 1} of {len(hops)}" if len(hops) > 1 else ""
         observation = observation_name(unique + part)
         if hop.fingerprint is not None:
-            fingerprints[observation] = hop.fingerprint
+            watched[observation] = Watched(hop.fingerprint, hop.slices)
         rows = counters.results_of(steps, observation, hop.operator, name + part)
         if hop.onward:
             rows = rows.drop("event_time")
-    if streaming and fingerprints:
-        watch(rows.sparkSession, fingerprints)
+    if streaming and watched:
+        watch(rows.sparkSession, watched)
     return rows
 
 

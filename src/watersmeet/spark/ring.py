@@ -40,6 +40,7 @@ def build(
             routes,
             resized=partial(_resized, layout, hop.number),
             fingerprint=fingerprint,
+            slices=policy.dealt,
         )
         for hop, routes, fingerprint in zip(
             (first, *later), onward, fingerprints(layout), strict=True
@@ -75,7 +76,7 @@ def fingerprints(layout: RingLayout) -> list[str]:
     return [of_hop(layout.fingerprint, hop.number, hop.count) for hop in hops]
 
 
-def _resized(layout: RingLayout, number: int, shards: int) -> RingHop:
-    """A hop, where the join has that many shards."""
-    resized = layout.on(shards)
+def _resized(layout: RingLayout, number: int, shards: int, reach: int) -> RingHop:
+    """A hop, where the join has that many shards, and new rows reach so many at least."""
+    resized = layout.on(shards, reach=reach)
     return RingHop(resized, hops_of(resized)[number])

@@ -6,7 +6,8 @@ chosen to be the smallest one for each partition.
 
 A checkpoint keeps the number of partitions that it was begun with, whatever the session says
 later. Only a task of the query knows it. So a join is planned for the session's number, and the
-tasks go by the query's own.
+tasks go by the query's own. In the same way a task learns over how many shards an earlier run of
+a join without a key had dealt its rows (:mod:`watersmeet.spark.start_check`).
 
 The functions here are part of the state's format: a change moves rows away
 from the state they belong to.
@@ -23,6 +24,8 @@ from pyspark import TaskContext
 _SPARK_SEED = np.uint32(42)
 #: Where a task finds the number of partitions that its query's state has.
 _STATE_PARTITIONS = "spark.sql.streaming.internal.stateStore.partitions"
+#: Where it finds how many shards new rows must reach at least.
+REACH = "spark.watersmeet.reach"
 
 
 def ids_in_task(planned: tuple[int, ...]) -> tuple[int, ...]:
@@ -31,6 +34,13 @@ def ids_in_task(planned: tuple[int, ...]) -> tuple[int, ...]:
     context = TaskContext.get()
     number = None if context is None else context.getLocalProperty(_STATE_PARTITIONS)
     return planned if number is None or int(number) == len(planned) else _ids(int(number))
+
+
+def reach_in_task() -> int:
+    """How many shards new rows must reach at least, as an earlier run has stored rows there; none
+    outside of a task, and where it is as it was planned."""
+    context = TaskContext.get()
+    return int((context and context.getLocalProperty(REACH)) or 0)
 
 
 @cache

@@ -9,6 +9,12 @@ query goes on: its first micro-batch looks again. So the note below is a hint on
 the checkpoint, and says which joins have used it; while nothing is committed it is written anew. If
 it says what the query says, that is all: a few calls of the JVM. Otherwise the state itself is
 read, and has the last word. (Without a note nothing is read: a large state takes long.)
+
+A join without a key may have fewer slices than in an earlier run (:mod:`watersmeet.rows.route`).
+Its new rows must still reach those that hold rows, and whoever sends rows does not see the state.
+So the note also says how many slices there may be. If a query has fewer, the state is read, and a
+setting of the query tells its tasks how many must be reached (:mod:`watersmeet.spark.shards`).
+Where that fails, a shard that is not reached stops the query, with what to do.
 """
 
 from __future__ import annotations
@@ -17,6 +23,7 @@ import contextlib
 import json
 import threading
 from collections.abc import Mapping
+from dataclasses import astuple, dataclass, replace
 from typing import Any, ClassVar
 
 from py4j.protocol import Py4JError
@@ -25,6 +32,7 @@ from pyspark.sql import SparkSession
 
 from watersmeet.errors import StateError
 from watersmeet.spark.checkpoint import Checkpoint, check
+from watersmeet.spark.shards import REACH
 from watersmeet.state.manifest import FORMAT
 
 #: The note's name in the folder of the checkpoint.
@@ -32,17 +40,31 @@ NOTE = "watersmeet.json"
 #: What starts the description of an observation in a plan of Spark's.
 _OBSERVES = "CollectMetrics "
 
-_fingerprints: dict[str, str] = {}
+
+@dataclass(frozen=True)
+class Watched:
+    """An operator: the fingerprint of its state, and the first shards, if it is some of them only,
+    that its rows are dealt to."""
+
+    fingerprint: str
+    slices: int | None = None
+
+    def reaching(self, slices: int) -> Watched:
+        """The same, of which so many slices hold rows."""
+        return self if self.slices is None else replace(self, slices=max(self.slices, slices))
+
+
+_operators: dict[str, Watched] = {}
 _watched: set[str] = set()
 _lock = threading.Lock()
 
 
-def watch(spark: SparkSession, fingerprints: Mapping[str, str]) -> None:
+def watch(spark: SparkSession, operators: Mapping[str, Watched]) -> None:
     """From now on look at the checkpoint of each query of this session that has one of these
-    observations. ``fingerprints`` has, by the observation's name, that of its operator."""
+    observations. ``operators`` has, by the observation's name, what it observes."""
     session: Any = spark._jsparkSession
     with _lock, contextlib.suppress(Exception):
-        _fingerprints.update(fingerprints)
+        _operators.update(operators)
         identity = session.sessionUUID()
         if identity not in _watched:
             gateway: Any = spark.sparkContext._gateway
@@ -79,25 +101,35 @@ class _Starts:
 
 
 def refuse_another(spark: SparkSession, execution: Any) -> None:
-    """End a query, which is being started, if its checkpoint is another one's."""
-    joins = joins_in(execution.analyzedPlan().toString())
-    if not joins:
+    """End a query, which is being started, if its checkpoint is another one's. One that has fewer
+    slices than its checkpoint is told how many it must reach."""
+    operators = operators_in(execution.analyzedPlan().toString())
+    if not operators:
         return
     checkpoint = Checkpoint(spark, execution.resolvedCheckpointRoot())
     note = f"{checkpoint.folder}/{NOTE}"
-    text = json.dumps({"format": FORMAT, "joins": joins})
     found = _noted(checkpoint, note)
-    if found == text:
+    if found == _text(operators):
         return
     if checkpoint.committed is not None:
         if found is None:
             return
         try:
-            check(spark, checkpoint.folder, joins)
+            check(checkpoint, [operator.fingerprint for operator in operators])
         except StateError as error:
             _end(spark, execution, f"StateError: {error}")
             return
-    checkpoint.files.write(note, text)
+        reaching = [operator.reaching(checkpoint.slices) for operator in operators]
+        if reaching != operators:
+            execution.sparkSessionForStream().conf().set(REACH, str(checkpoint.slices))
+            operators = reaching
+    checkpoint.files.write(note, _text(operators))
+
+
+def _text(operators: list[Watched]) -> str:
+    """What a note says: which joins the checkpoint belongs to, and how many slices may hold rows
+    of those without a key."""
+    return json.dumps({"format": FORMAT, "joins": [astuple(operator) for operator in operators]})
 
 
 def _noted(checkpoint: Checkpoint, note: str) -> str | None:
@@ -108,15 +140,15 @@ def _noted(checkpoint: Checkpoint, note: str) -> str | None:
         return ""
 
 
-def joins_in(plan: str) -> list[str]:
-    """The fingerprints of the joins in a plan of Spark's. (An observation's name is followed by a
-    list; a name may begin with another one.)"""
+def operators_in(plan: str) -> list[Watched]:
+    """The operators in a plan of Spark's. (An observation's name is followed by a list; a name may
+    begin with another one.)"""
     found = set()
     for observed in plan.split(_OBSERVES)[1:]:
-        names = [name for name in _fingerprints if observed.startswith(f"{name}, [")]
+        names = [name for name in _operators if observed.startswith(f"{name}, [")]
         if names:
-            found.add(_fingerprints[max(names, key=len)])
-    return sorted(found)
+            found.add(_operators[max(names, key=len)])
+    return sorted(found, key=lambda operator: operator.fingerprint)
 
 
 def _end(spark: SparkSession, execution: Any, reason: str) -> None:

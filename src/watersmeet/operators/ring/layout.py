@@ -52,9 +52,9 @@ class RingLayout:
     timers: bool
     policy: RingPolicy
 
-    def on(self, shards: int) -> RingLayout:
-        """The same join, on another number of shards."""
-        policy = self.policy.on(shards)
+    def on(self, shards: int, *, reach: int = 0) -> RingLayout:
+        """The same join, on another number of shards, of which so many are reached at least."""
+        policy = self.policy.on(shards, reach=reach)
         output = replace(self.output, limit=piece_of(policy.memory))
         return replace(self, policy=policy, output=output)
 

@@ -338,11 +338,10 @@ class HopStep:
         self._state.advised = order
 
     def _advise_slices(self, measured: Measurements) -> None:
-        slices, better = self._layout.policy.slices, better_slices(measured, self._layout)
+        better = better_slices(measured, self._layout)
         if better is not None and better[0] != self._state.advised_slices:
-            drains = f", draining={slices}" if better[0] < slices else ""
             self._counters.notes.append(
-                f"{better[1]}. To take it: tuning=wm.Tuning(slices={better[0]}{drains})."
+                f"{better[1]}. To take it: tuning=wm.Tuning(slices={better[0]})."
             )
         self._state.advised_slices = None if better is None else better[0]
 
