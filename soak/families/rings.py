@@ -151,6 +151,7 @@ class RingCase(EqualityCase):
                 **self.join.further,
                 # Lives before may have had any number.
                 "slices": dice.randint(1, shards),
+                "draining": shards,
                 "goal": dice.choice(GOALS),
                 "name": dice.choice([None, f"life {start.life}"]),
             },
@@ -163,6 +164,8 @@ class RingCase(EqualityCase):
         streams, options = self.call(start, shards=shards)
         dice = random.Random(f"{self.seed}, form {start.life}")
         parts = self.parts[start.epoch % len(self.parts)]
+        # On Spark a query finds out by itself how many there were.
+        options["tuning"] = replace(options["tuning"], draining=None)
         options["where"] = [part.sql if dice.random() < 0.6 else part.predicate for part in parts]
         return wm.join(
             [self._stream(frames[name], name, stream) for name, stream in streams.items()],
