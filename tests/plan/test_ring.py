@@ -249,26 +249,21 @@ class TestSlices:
         )
         assert 1 < early < most
 
-    def test_without_it_they_are_chosen_where_all_is_declared(self) -> None:
-        slow = stream("a", rows_per_second=1), stream("b", rows_per_second=1)
+    def test_the_budget_is_divided_by_those_that_may_hold_rows(self) -> None:
+        budget = wm.Budget(memory="64 MB")
+        few = plan(shards=16, budget=budget, tuning=wm.Tuning(slices=2)).policy
+        draining = plan(shards=16, budget=budget, tuning=wm.Tuning(slices=2, draining=8)).policy
+        assert (few.memory, draining.memory) == (64_000_000 // 2, 64_000_000 // 8)
+        assert few.on(16, reach=8).memory == draining.memory
+        assert few.on(4).memory == few.memory
 
-        def planned(*streams: StreamSpec, cost: str | None = "1 us") -> RingPlan:
-            where = wm.predicate(similar, "a", "b", cost=cost)
-            return plan(*streams, where=where, shards=16, weights=SENDS)
-
-        assert planned(*slow).policy.slices < planned(*slow, cost="2 ms").policy.slices == 16
-        assert planned(slow[0], stream("b")).policy.slices == 16
-        assert planned(*slow, cost=None).policy.slices == 16
-        assert "to take it" not in explain(planned(*slow))
-
-    def test_where_a_cost_is_unknown_explain_shows_the_curve(self) -> None:
+    def test_without_it_all_are_used_and_explain_shows_the_curve(self) -> None:
         slow = stream("a", rows_per_second=1), stream("b", rows_per_second=1)
         planned = plan(*slow, shards=16, weights=SENDS)
         assert planned.policy.slices == 16
         text = explain(planned)
         best = planned.policy.expected_slices.best
         assert f"by the cost model, {best} for goal 'throughput'; to take it" in text
-        assert "or declare every stream's rows_per_second and every function's cost" in text
         assert "output, as a multiple of one slice's, by slices: 1: 1, " in text
         assert "20 ns to compare a pair, 1 ms to send a row of 16 bytes" in text
         assert "a slice never waits if it receives" in text

@@ -12,7 +12,6 @@ from watersmeet.cost.multiway import most_selective_first
 from watersmeet.cost.slices import SliceModel, comparing
 from watersmeet.errors import StrategyError
 from watersmeet.rows.conditions import Conditions
-from watersmeet.rows.predicate import FunctionPredicate
 from watersmeet.spec.budget import Budget
 from watersmeet.spec.equi import EquiSpec
 from watersmeet.spec.policy import (
@@ -183,38 +182,21 @@ def ring_policy(
         row_bytes=_row_bytes(spec),
     )
     expected = _expected_slices(model, weights, spec.goal, shards)
-    slices = _slices(spec, conditions, expected.best, shards)
-    draining = _at_most(shards, spec.tuning.draining, "draining") or slices
+    asked = spec.tuning.slices
+    slices = expected.best if asked == "auto" else _at_most(shards, asked, "slices") or shards
+    reach = max(slices, _at_most(shards, spec.tuning.draining, "draining") or slices)
     hops = 1 if len(order) == 2 and spec.marked is None else len(order)
     return RingPolicy(
         shards,
         slices,
-        max(slices, draining),
+        reach,
         order,
         partial=streams.partial_results(order),
         expected_slices=expected,
         goal=spec.goal,
         cross_products=tuple((c.driver, c.stream, c.pairs) for c in streams.crossings(order)),
-        budget=None if spec.budget is None else _shard_budget(spec.budget, shards * hops, cores=1),
+        budget=None if spec.budget is None else _shard_budget(spec.budget, reach * hops, cores=1),
         cores=cores,
-    )
-
-
-def _slices(spec: RingSpec, conditions: Conditions, best: int, shards: int) -> int:
-    """Over how many shards rows are dealt. Without a word about it: as the model says, if it goes
-    by what is declared. Too few slices cost far more than too many, so nothing is guessed."""
-    asked = spec.tuning.slices
-    if asked is None:
-        declared = all(stream.rows_per_second is not None for stream in spec.streams)
-        return best if declared and not _costs_unknown(conditions) else shards
-    return best if asked == "auto" else _at_most(shards, asked, "slices") or shards
-
-
-def _costs_unknown(conditions: Conditions) -> bool:
-    """Is there a function of which nobody has said what it takes?"""
-    return any(
-        isinstance(predicate, FunctionPredicate) and predicate.cost is None
-        for predicate in conditions.predicates
     )
 
 

@@ -12,7 +12,6 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from watersmeet.rows.formula import Formula
 from watersmeet.rows.overlaps import Comparison, Overlap, overlaps_of
 from watersmeet.rows.predicate import SqlPredicate
 
@@ -58,16 +57,12 @@ def conjunction(terms: Sequence[Term]) -> SqlPredicate | None:
     if not terms:
         return None
     predicates = [term.predicate for term in terms]
-    formulas = [predicate.formula for predicate in predicates if predicate.formula is not None]
     return SqlPredicate(
         text=" AND ".join(dict.fromkeys(predicate.text for predicate in predicates)),
         columns=tuple(dict.fromkeys(c for predicate in predicates for c in predicate.columns)),
         expression=functools.reduce(
             lambda a, b: a & b, [predicate.expression for predicate in predicates]
         ),
-        formula=functools.reduce(lambda a, b: Formula("and", (a, b)), formulas)
-        if len(formulas) == len(predicates)
-        else None,
     )
 
 

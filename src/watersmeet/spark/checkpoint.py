@@ -16,7 +16,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from watersmeet.errors import SessionError, StateError
-from watersmeet.operators.ring.relocation import hop_of
 from watersmeet.spark.shards import shard_ids
 from watersmeet.state.fingerprint import differences
 from watersmeet.state.manifest import Manifest
@@ -77,19 +76,16 @@ class Checkpoint:
         every = [self.manifests(operator) for operator in self.operators()]
         return [manifests for manifests in every if manifests]
 
-    @property
-    def slices(self) -> int:
-        """How many of the first shards have rows of a join without a key."""
-        return max(
-            (
-                number + 1
-                for manifests in self.states
-                if hop_of(manifests[0].fingerprint) is not None
-                for number, manifest in enumerate(manifests)
-                if any(manifest.windows)
-            ),
-            default=0,
+    def slices(self, fingerprint: str) -> int:
+        """How many of the first shards have rows, of the operator of that fingerprint."""
+        filled = (
+            number + 1
+            for manifests in self.states
+            if manifests[0].fingerprint == fingerprint
+            for number, manifest in enumerate(manifests)
+            if any(manifest.windows)
         )
+        return max(filled, default=0)
 
     def operators(self) -> list[int]:
         """The stateful operators of the query."""

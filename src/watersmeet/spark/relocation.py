@@ -35,6 +35,7 @@ from watersmeet.operators.ring.relocation import Moved, Relocation, hop_of
 from watersmeet.rows.ipc import decode, encode
 from watersmeet.spark.checkpoint import STATE, Checkpoint, Files, check_version, logs_of
 from watersmeet.spark.shards import shard_ids
+from watersmeet.spark.start_check import NOTE
 from watersmeet.state.manifest import Manifest
 from watersmeet.state.shard import MANIFEST
 from watersmeet.state.store import MemoryStore
@@ -175,6 +176,8 @@ class Moving(Checkpoint):
         if not logs.commitLog().add(batch, commit):
             raise StateError(f"target={target!r}: somebody else writes it.")
         files.replace_in_metadata(building, source, goal)
+        # What the note says is no longer so: a query that starts from here looks at the state.
+        files.write(f"{building}/{NOTE}", "")
         files.rename(building, goal)
 
 

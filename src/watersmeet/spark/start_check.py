@@ -49,9 +49,11 @@ class Watched:
     fingerprint: str
     slices: int | None = None
 
-    def reaching(self, slices: int) -> Watched:
-        """The same, of which so many slices hold rows."""
-        return self if self.slices is None else replace(self, slices=max(self.slices, slices))
+    def reaching(self, checkpoint: Checkpoint) -> Watched:
+        """The same, with all shards that hold rows of it in a checkpoint."""
+        if self.slices is None:
+            return self
+        return replace(self, slices=max(self.slices, checkpoint.slices(self.fingerprint)))
 
 
 _operators: dict[str, Watched] = {}
@@ -85,7 +87,7 @@ class _Starts:
     def onQueryStarted(self, event: Any) -> None:
         with contextlib.suppress(Exception):
             streams: Any = self._spark._jsparkSession.streams()
-            refuse_another(self._spark, streams.get(event.id()).streamingQuery())
+            compare(self._spark, streams.get(event.id()).streamingQuery())
 
     def onQueryProgress(self, event: Any) -> None:
         pass
@@ -100,9 +102,9 @@ class _Starts:
         implements: ClassVar = ["org.apache.spark.sql.streaming.PythonStreamingQueryListener"]
 
 
-def refuse_another(spark: SparkSession, execution: Any) -> None:
-    """End a query, which is being started, if its checkpoint is another one's. One that has fewer
-    slices than its checkpoint is told how many it must reach."""
+def compare(spark: SparkSession, execution: Any) -> None:
+    """Compare a query, which is being started, with its checkpoint. End it if that is another
+    one's. If it has fewer slices, tell it how many it must reach."""
     operators = operators_in(execution.analyzedPlan().toString())
     if not operators:
         return
@@ -119,9 +121,10 @@ def refuse_another(spark: SparkSession, execution: Any) -> None:
         except StateError as error:
             _end(spark, execution, f"StateError: {error}")
             return
-        reaching = [operator.reaching(checkpoint.slices) for operator in operators]
+        reaching = [operator.reaching(checkpoint) for operator in operators]
         if reaching != operators:
-            execution.sparkSessionForStream().conf().set(REACH, str(checkpoint.slices))
+            most = max(operator.slices or 0 for operator in reaching)
+            execution.sparkSessionForStream().conf().set(REACH, str(most))
             operators = reaching
     checkpoint.files.write(note, _text(operators))
 
@@ -148,7 +151,7 @@ def operators_in(plan: str) -> list[Watched]:
         names = [name for name in _operators if observed.startswith(f"{name}, [")]
         if names:
             found.add(_operators[max(names, key=len)])
-    return sorted(found, key=lambda operator: operator.fingerprint)
+    return sorted(found, key=lambda operator: (operator.fingerprint, operator.slices or 0))
 
 
 def _end(spark: SparkSession, execution: Any, reason: str) -> None:

@@ -148,12 +148,13 @@ class RingPolicy:
     def on(self, shards: int, *, reach: int = 0) -> RingPolicy:
         """The same, on another number of shards, of which so many are reached at least. Where all
         of them had slices, all have."""
+        reach = shards if self.reached is None else min(max(self.reached, reach), shards)
         return replace(
             self,
             shards=shards,
             slices=shards if self.dealt is None else min(self.dealt, shards),
-            reach=shards if self.reached is None else min(max(self.reached, reach), shards),
-            budget=None if self.budget is None else self.budget.shared(self.shards, shards),
+            reach=reach,
+            budget=None if self.budget is None else self.budget.shared(self.reach, reach),
         )
 
     @property

@@ -237,6 +237,25 @@ class TestSlices:
         last = joined(tmp_path, within=10, restart=again, shards=4, tuning=wm.Tuning(slices=2))
         assert last.batch(a=rows((1, 21))).num_rows == 1
 
+    def test_rows_that_are_late_by_the_step_before_still_meet_it(self, tmp_path: Path) -> None:
+        # Given streams with their own watermarks, and rows in four slices that have just expired,
+        options: dict[str, Any] = {"within": 10, "shards": 4, "watermarked": True}
+        draining = wm.Tuning(slices=2, draining=4)
+
+        def found(tuning: wm.Tuning) -> int:
+            join = joined(tmp_path, **options)
+            join.batch(a=rows(*((n, 0) for n in range(50))), b=rows((1000, 0)))
+            join = joined(tmp_path, restart=join, tuning=draining, **options)
+            join.batch(a=rows((5000, 12)), b=rows((6000, 12)))
+            # when rows come that are not late, as that goes by the watermark before,
+            again = joined(tmp_path, restart=join, tuning=tuning, **options)
+            return again.batch(b=rows(*((n, 9) for n in range(50)))).num_rows
+
+        # then they match what is in all four, or the query stops.
+        assert found(draining) == 50 + 2 * 49
+        with pytest.raises(StateError, match=r"slices=2, draining=\.\.\."):
+            found(wm.Tuning(slices=2))
+
 
 def test_another_order_is_advised_once_it_is_measured(tmp_path: Path) -> None:
     # Given a chain a - b - c, met in an order in which c meets a without a condition,

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.operators.ring.meeting import Meeting
-from watersmeet.rows.columns import Positions
+from watersmeet.rows.columns import Bools, Positions
 from watersmeet.rows.formula import Formula
 from watersmeet.rows.output import Side
 from watersmeet.state.lines import Pairs
@@ -160,10 +160,13 @@ class Crossed:
     def __len__(self) -> int:
         return len(self._tile)
 
-    def satisfying(self, formula: Formula, names: Mapping[tuple[int, str], str]) -> Positions:
-        """For which pairs a formula holds. The stored columns have these ``names``."""
+    def mask(self, formula: Formula, names: Mapping[tuple[int, str], str]) -> Bools:
+        """For which pairs a formula holds, by probing row and place in the run. The stored columns
+        have these ``names``."""
         values = {of: self._of(of[0], names[of]) for of in formula.columns}
-        return np.flatnonzero(formula.value(values))
+        shape = len(self._tile.rows), self._tile.high - self._tile.low
+        # What compares rows of one side alone holds for all of their pairs, or for none.
+        return np.broadcast_to(formula.value(values), shape)
 
     def _of(self, stream: int, stored: str) -> Values:
         values, tile = self._numbers.of(stream, stored)[0].view(np.float64), self._tile
@@ -171,13 +174,8 @@ class Crossed:
             return values[np.newaxis, tile.low : tile.high]
         return values[tile.rows, np.newaxis]
 
-    def column(self, stream: int, stored: str, *, again: bool) -> pa.Array:
-        return self.at(np.arange(len(self))).column(stream, stored, again=again)
-
-    def at(self, places: Positions) -> Gathered:
-        return Gathered(self._numbers.meeting.sides(*self.pairs(places)))
-
     def pairs(self, places: Positions) -> Pairs:
+        """Some of the pairs, as positions of both sides."""
         return _in_tile(self._tile, self._order, places)
 
 

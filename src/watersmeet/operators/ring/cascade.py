@@ -17,7 +17,7 @@ import numpy as np
 from watersmeet.operators.ring.block import Block, Crossed
 from watersmeet.operators.ring.counters import RingCounters
 from watersmeet.operators.ring.layout import RingLayout
-from watersmeet.rows.columns import Positions
+from watersmeet.rows.columns import Bools, Positions
 from watersmeet.rows.predicate import Predicate
 
 #: Where a predicate is not measured yet, this many pairs are compared first.
@@ -81,6 +81,20 @@ class Cascade:
         parts = np.arange(_FEW), np.arange(_FEW, len(block))
         return np.concatenate([part[self._filtered(due, block.at(part))] for part in parts])
 
+    def crossed(self, due: Sequence[int], block: Crossed) -> Positions:
+        """The same, where formulas say all. Each is computed for all pairs: that is cheaper than to
+        gather those that are left."""
+        mask: Bools | None = None
+        for number in due:
+            predicate = self._layout.conditions.predicates[number]
+            assert predicate.formula is not None, "all that is due is a formula"
+            began = time.perf_counter()
+            holds = block.mask(predicate.formula, self._names(predicate))
+            self._measure(number, len(block), int(np.count_nonzero(holds)), began)
+            mask = holds if mask is None else mask & holds
+        assert mask is not None, "there is a predicate to apply"
+        return np.flatnonzero(mask)
+
     def finish(self) -> None:
         """Count the time that predicates took; if it was long, note which of them took it."""
         counters, total = self._counters, sum(self._seconds)
@@ -97,29 +111,34 @@ class Cascade:
     def _filtered(self, due: Sequence[int], block: Block) -> Positions:
         left: Positions | None = None
         for number in sorted(due, key=lambda number: self._measured[number].rank):
-            measured = self._measured[number]
             began = time.perf_counter()
             part = block if left is None else block.at(left)
             holds = self._holding(self._layout.conditions.predicates[number], part)
-            took = time.perf_counter() - began
-            measured.pairs += len(part)
-            measured.passed += len(holds)
-            measured.seconds += took
-            self._seconds[number] += took
+            self._measure(number, len(part), len(holds), began)
             left = holds if left is None else left[holds]
             if not len(left):
                 break
         assert left is not None, "there is a predicate to apply"
         return left
 
-    def _holding(self, predicate: Predicate, block: Block) -> Positions:
-        """Where a predicate holds."""
-        names = {
+    def _measure(self, number: int, pairs: int, passed: int, began: float) -> None:
+        """Note that a predicate held for so many of these pairs, and took the time since then."""
+        took, measured = time.perf_counter() - began, self._measured[number]
+        measured.pairs += pairs
+        measured.passed += passed
+        measured.seconds += took
+        self._seconds[number] += took
+
+    def _names(self, predicate: Predicate) -> dict[tuple[int, str], str]:
+        """What the columns of a predicate are called where they are stored."""
+        return {
             (of, name): self._layout.streams[of].rows.stored[name] for of, name in predicate.columns
         }
-        if isinstance(block, Crossed) and predicate.formula is not None:
-            return block.satisfying(predicate.formula, names)
+
+    def _holding(self, predicate: Predicate, block: Block) -> Positions:
+        """Where a predicate holds."""
         columns = [
-            block.column(of, stored, again=predicate.forgets) for (of, _), stored in names.items()
+            block.column(of, stored, again=predicate.forgets)
+            for (of, _), stored in self._names(predicate).items()
         ]
         return predicate.satisfying(columns)

@@ -86,7 +86,7 @@ class Meeting:
     def crossings(self, runs: Runs) -> Iterator[Tile] | None:
         """The pairs as tiles, if formulas say all that is to compare, and tiles are large."""
         size = max(1, min(_CROSSED, self._layout.output.piece_rows))
-        if not self._computed or len(runs.changes) * _LEAST_CROSSED > len(runs):
+        if len(runs.changes) * _LEAST_CROSSED > len(runs) or not self._computed:
             return None
         return runs.tiles(size)
 

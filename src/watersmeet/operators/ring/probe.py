@@ -132,7 +132,9 @@ class Probe:
             # Of several, each lets through the same share.
             measured.passed += every * (found / every) ** (1 / len(overlaps))
 
-    def _blocks_of_runs(self, meeting: Meeting, runs: Runs | None) -> Iterator[RunBlock] | None:
+    def _blocks_of_runs(
+        self, meeting: Meeting, runs: Runs | None
+    ) -> Iterator[RunBlock | Crossed] | None:
         """Pairs that are in runs, block by block; None if they had better be gathered."""
         if runs is None:
             return None
@@ -144,16 +146,20 @@ class Probe:
         tiles = meeting.tiles(runs)
         return None if tiles is None else Tiled.blocks(meeting, runs, tiles)
 
-    def _matching_runs(self, due: Sequence[int], blocks: Iterator[RunBlock]) -> Iterator[Pairs]:
+    def _matching_runs(
+        self, due: Sequence[int], blocks: Iterator[RunBlock | Crossed]
+    ) -> Iterator[Pairs]:
         """What matches of runs; few matches of many blocks are put together."""
         found = ((block, self._matching(due, block)) for block in blocks)
         pairs = (block.pairs(places) for block, places in found if len(places))
         return together(pairs, self._layout.output.piece_rows)
 
-    def _matching(self, due: Sequence[int], block: Block) -> Positions:
+    def _matching(self, due: Sequence[int], block: Block | Crossed) -> Positions:
         """The candidates for which all predicates hold that compare them."""
         self._counters.pairs += len(block)
         self._counters.blocks += 1
+        if isinstance(block, Crossed):
+            return self._cascade.crossed(due, block)
         return self._cascade.satisfying(due, block)
 
 

@@ -73,10 +73,13 @@ class RingState(ShardState):
         return self.rows
 
     def check_reach(self, watermark: int | None) -> None:
-        """New rows must be sent here as long as they may match rows that are stored here."""
+        """New rows must be sent here as long as they may match rows that are stored here. (Where a
+        stream has its own watermark, rows are late by that of the step before.)"""
         policy = self._layout.policy
         if self.shard.number < policy.reach:
             return
+        if self._layout.own_watermarks:
+            watermark = self.watermark
         for window in self.windows:
             for entry in window.entries:
                 expired = None not in (watermark, window.length) and (

@@ -115,11 +115,9 @@ def _curve(spec: RingSpec, policy: RingPolicy) -> list[Node]:
     else:
         shown = [f"{slices}: {output:.2g}" for slices, output, _ in expected.curve]
         what = "output, as a multiple of one slice's"
-    asked = ""
-    if policy.slices != expected.best:
-        asked = "; to take it, tuning=wm.Tuning(slices='auto')"
-        if spec.tuning.slices is None:
-            asked += ", or declare every stream's rows_per_second and every function's cost"
+    asked = (
+        "" if policy.slices == expected.best else "; to take it, tuning=wm.Tuning(slices='auto')"
+    )
     assumed = (
         f"assumed: {_seconds(expected.comparing)} to compare a pair, "
         f"{_seconds(expected.sending)} to send a row of {expected.row_bytes:,.0f} bytes to a slice"
