@@ -12,8 +12,10 @@ read, and has the last word. (Without a note nothing is read: a large state take
 
 A join without a key may have fewer slices than in an earlier run (:mod:`watersmeet.rows.route`).
 Its new rows must still reach those that hold rows, and whoever sends rows does not see the state.
-So the note also says how many slices there may be. If a query has fewer, the state is read, and a
-setting of the query tells its tasks how many must be reached (:mod:`watersmeet.spark.shards`).
+So the note also says how many slices there may be. If the query says another number, the state is
+read; and if the query has fewer, a setting of its own session tells its tasks how many must be
+reached (:mod:`watersmeet.spark.shards`). One number is for all joins of a query: to reach too many
+shards costs time, never a result.
 Where that fails, a shard that is not reached stops the query, with what to do.
 """
 
