@@ -146,16 +146,15 @@ class Crossed:
     """Some probing rows, each with the same run of stored rows, or with a part of it, that
     formulas compare."""
 
-    def __init__(self, numbers: _Numbers, order: Positions, tile: Tile) -> None:
+    def __init__(self, numbers: _Numbers, tile: Tile) -> None:
         self._numbers = numbers
-        self._order = order
         self._tile = tile
 
     @classmethod
     def blocks(cls, meeting: Meeting, runs: Runs, tiles: Iterator[Tile]) -> Iterator[Crossed]:
         """All pairs of a meeting, a bounded number at a time."""
         numbers = _Numbers(meeting, runs.order)
-        return (cls(numbers, runs.order, tile) for tile in tiles)
+        return (cls(numbers, tile) for tile in tiles)
 
     def __len__(self) -> int:
         return len(self._tile)
@@ -176,7 +175,7 @@ class Crossed:
 
     def pairs(self, places: Positions) -> Pairs:
         """Some of the pairs, as positions of both sides."""
-        return _in_tile(self._tile, self._order, places)
+        return _in_tile(self._tile, self._numbers.order, places)
 
 
 def _in_tile(tile: Tile, order: Positions, places: Positions) -> Pairs:
@@ -234,7 +233,7 @@ class _Numbers:
 
     def __init__(self, meeting: Meeting, order: Positions) -> None:
         self.meeting = meeting
-        self._order = order
+        self.order = order
         self._known: dict[tuple[int, str], tuple[Values, pa.DataType]] = {}
 
     def of(self, stream: int, stored: str) -> tuple[Values, pa.DataType]:
@@ -242,7 +241,7 @@ class _Numbers:
         if (stream, stored) not in self._known:
             column = self.meeting.column(stream, stored)
             values, own = _numbers(column), stream == self.meeting.stream
-            self._known[stream, stored] = values[self._order] if own else values, column.type
+            self._known[stream, stored] = values[self.order] if own else values, column.type
         return self._known[stream, stored]
 
 
