@@ -9,7 +9,8 @@ cache, in pieces.
 
 **In place.** If nothing has to be remembered from one micro-batch to the next, rows are answered
 by the tasks that read them. Then there are no shards of the stream; the memory is divided among as
-many processes as run such tasks side by side, and each of them has a cache of its own.
+many processes as run such tasks side by side, and each of them has a cache of its own. No rows
+wait, so their quarter is for larger partitions: fewer of them are visited.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from watersmeet.spec.stream import StreamSpec
 _PIECES = 8
 #: A partition of the table takes about so many bytes: a larger one takes longer to scan, smaller
 #: ones are more files to open, a fifth of a millisecond each. It is mapped while it is read, so
-#: it takes at most half of what a running shard may use.
+#: it takes at most half of what a running shard may use, and what no waiting rows take.
 _PARTITION = 32 << 20
 #: The least memory that a shard can do with, between its steps and in them.
 _LEAST_KEPT = 128 << 10
@@ -184,6 +185,7 @@ def enrich_policy(
             f"memory={spec.memory:,} bytes are too few for {whom}: give {sizes.format(least)} or "
             f"more{lower}."
         )
+    mapped = running // 2 + (kept // 2 if in_place else 0)
     policy = EnrichPolicy(
         shards=shards,
         cache=kept // 2,
@@ -192,7 +194,7 @@ def enrich_policy(
         piece=running // _PIECES,
         wakes=wakes and spec.timers,
         cores=cores,
-        partition=min(_PARTITION, 1 << (running // 2).bit_length() - 1),
+        partition=min(_PARTITION, 1 << mapped.bit_length() - 1),
         in_place=in_place,
     )
     if hosts is None:

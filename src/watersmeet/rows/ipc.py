@@ -2,8 +2,8 @@
 
 Invariant: one value holds one record batch, with its schema. Decoding returns the same rows.
 
-Rule: rows in the store are compressed (:func:`encode`); rows on their way between processes are not
-(:func:`write_ipc`).
+Rule: rows in the store are compressed (:func:`encode`); rows on their way between processes, or in
+files that are mapped into memory, are not (:func:`write_ipc`, :func:`file_content`).
 """
 
 from __future__ import annotations
@@ -35,3 +35,14 @@ def from_ipc(value: bytes | pa.Buffer) -> pa.RecordBatch:
     """The only record batch of an Arrow IPC stream; nothing is copied unless it is compressed."""
     with pa.ipc.open_stream(value) as reader:
         return reader.read_next_batch()
+
+
+def file_content(rows: pa.RecordBatch) -> pa.Buffer:
+    """Rows as an Arrow file, not compressed, to be mapped into memory.
+
+    Write it by a single call: Linux then holds it in pages of up to 2 MB, where the file system
+    can, and mapping it takes a tenth of the time. Written piece by piece, its pages are small."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, rows.schema) as writer:
+        writer.write_batch(rows)
+    return sink.getvalue()

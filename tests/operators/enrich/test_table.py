@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import mmap
+import os
 from pathlib import Path
 
 import numpy as np
@@ -65,7 +68,7 @@ def test_a_key_is_looked_for_only_where_it_may_be(tmp_path: Path) -> None:
 def test_visits_cover_what_is_wanted_and_count_keys(tmp_path: Path) -> None:
     codes = [*range(100), *[100] * 300, *range(101, 200)]
     table = written(tmp_path, codes, partition=2000)
-    wanted = np.array([3, 3, 7, 100, 100, 150, 5000])
+    wanted = np.array([3, 7, 100, 150, 5000])
     visits = Visits.of(TableShard((table,)), wanted)
     looked = [
         (int(number), wanted[visits.wanted[low:high]].tolist())
@@ -73,9 +76,7 @@ def test_visits_cover_what_is_wanted_and_count_keys(tmp_path: Path) -> None:
     ]
     for number, codes_there in looked:
         present = np.intersect1d(table.partition(number).index.codes, codes_there)
-        assert (
-            len(present) == len(set(codes_there)) == visits.keys[[*visits.partitions].index(number)]
-        )
+        assert len(present) == len(codes_there) == visits.keys[[*visits.partitions].index(number)]
     assert {code for _, some in looked for code in some} == {3, 7, 100, 150}
     assert sum(100 in some for _, some in looked) > 3
 
@@ -118,6 +119,33 @@ def test_master_rows_of_several_layers_are_found_together(tmp_path: Path) -> Non
     assert table.spans(np.arange(len(table))) == [(0, 297), (150, 1000)]
     assert len(table.spans(np.array([0, 2]))) == 2
     assert table.spans(np.array([], np.int64)) == []
+
+
+@pytest.mark.parametrize("refused", [(), ("populate",), ("huge", "populate")])
+def test_a_partition_is_read_as_a_whole_on_any_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: tuple[str, ...]
+) -> None:
+    # Given a kernel that does not know how to read a file by mapping it,
+    options = {"huge": getattr(mmap, "MADV_HUGEPAGE", -1), "populate": 22}
+    unknown = {options[name] for name in refused}
+    read: list[int] = []
+
+    class Mapped(mmap.mmap):
+        def madvise(self, option: int, *rest: int) -> None:
+            if option in unknown:
+                raise OSError(errno.EINVAL, "Invalid argument")
+
+    def preadv(descriptor: int, buffers: list[bytearray], at: int) -> int:
+        read.append(at)
+        return len(os.pread(descriptor, len(buffers[0]), at))
+
+    table = written(tmp_path, [*range(1000)], partition=1 << 20)
+    monkeypatch.setattr(mmap, "mmap", Mapped)
+    monkeypatch.setattr(os, "preadv", preadv)
+    # when the whole of a partition is wanted, then it is there,
+    assert table.partition(0, whole=True).index.codes.tolist() == [*range(1000)]
+    # and its file has been read, from one end to the other.
+    assert bool(read) == ("populate" in refused or not hasattr(mmap, "MADV_HUGEPAGE"))
 
 
 def test_an_empty_shard_holds_nothing(tmp_path: Path) -> None:

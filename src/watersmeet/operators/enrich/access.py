@@ -18,12 +18,12 @@ from watersmeet.operators.enrich.answers import Stopwatch, Unmatched, answers
 from watersmeet.operators.enrich.candidates import Found
 from watersmeet.operators.enrich.copies import Copies
 from watersmeet.operators.enrich.counters import EnrichCounters
+from watersmeet.operators.enrich.fetching import Fetching
 from watersmeet.operators.enrich.layout import EnrichLayout
-from watersmeet.operators.enrich.lookup import Visits
+from watersmeet.operators.enrich.lookup import Asked, Visits, located
 from watersmeet.operators.enrich.state import EnrichState
-from watersmeet.operators.enrich.table import TableShard, codes_in_order
+from watersmeet.operators.enrich.table import TableShard
 from watersmeet.rows.columns import Bools, Ints, codes_of
-from watersmeet.state.probe import probe
 from watersmeet.state.segment import Segment
 
 #: This part of the time may go to reading partitions in the way that seems to cost more.
@@ -60,7 +60,7 @@ class DiskPhase:
 
     def expected_ns(self, codes: Ints) -> float:
         """What it would take to find such codes, which ascend."""
-        visits = Visits.of(self._table, codes)
+        visits = Visits.of(self._table, Asked.of(codes).codes)
         sizes, reading = visits.sizes(self._table), self._state.reading
         scanning, seeking = scan_ns(visits.keys, sizes, reading), seek_ns(visits.keys, reading)
         costs = np.where(self._cheaper(visits), scanning, seeking)
@@ -70,40 +70,58 @@ class DiskPhase:
         return float(costs.sum())
 
     def _found(self, rows: pa.RecordBatch) -> Iterator[Found]:
-        codes = codes_of(rows)
-        visits = Visits.of(self._table, codes)
-        self._counters.probes += len(visits.wanted)
+        asked = Asked.of(codes_of(rows))
+        visits = Visits.of(self._table, asked.codes)
         self._counters.skipped += len(self._table) - len(visits.partitions)
-        found = np.zeros(len(rows), dtype=np.bool_)
+        found = np.zeros(len(asked.codes), dtype=np.bool_)
         scanned = self._scanned(visits)
+        fetching = Fetching(self._layout.policy.piece // 2)
         order = range(len(visits.partitions))
         for visit in reversed(order) if self._layout.as_of else order:
-            number = int(visits.partitions[visit])
-            low, high = int(visits.low[visit]), int(visits.high[visit])
+            number, fetched = int(visits.partitions[visit]), False
             reading, began = Stopwatch(), self._watch.nanoseconds
             copy = None if self._copies is None else self._copies.open(number)
-            if scanned[visit] and copy is None:
-                with reading:
-                    self._table.read(number)
+            with reading if scanned[visit] and copy is None else self._watch:
+                partition = copy or self._table.partition(number, whole=bool(scanned[visit]))
             with self._watch:
-                partition = copy or self._table.partition(number)
-                asking = visits.wanted[low:high]
-                ranges = probe(codes_in_order(codes[asking]), partition, None, None)
-            mine = asking[ranges.searchers]
-            found[mine] = True
-            yield Found(partition, mine, ranges.low, ranges.high)
+                asking = visits.wanted[int(visits.low[visit]) : int(visits.high[visit])]
+                there, low, high = located(codes_of(partition.rows), asked.codes[asking])
+                keys = asking[there]
+                found[keys] = True
+                if self._fetches and fetching.takes(partition, low, high):
+                    fetching.add(partition, keys, low, high)
+                    fetched = True
+            if not fetched:
+                yield asked.found(partition, keys, low, high)
             finding = self._watch.nanoseconds - began
             if copy is not None:
                 self._counters.copied += 1
             else:
                 self._measure(number, int(visits.keys[visit]), reading.nanoseconds, finding)
                 self._copy(number, partition, finding, scanned=bool(scanned[visit]))
+            for some in fetching.full():
+                yield asked.found(*some)
+        for some in fetching.rest():
+            yield asked.found(*some)
+        self._count(rows, asked, visits, found)
+
+    def _count(self, rows: pa.RecordBatch, asked: Asked, visits: Visits, found: Bools) -> None:
+        """Count the rows that were looked for, and note which keys they have."""
+        wanted = np.zeros(len(asked.codes), dtype=np.bool_)
+        wanted[visits.wanted] = True  # of a key in several layers, once
+        of_rows = asked.of_rows(wanted)
+        self._counters.probes += int(of_rows.sum())
         if self.counts:
-            wanted = np.zeros(len(rows), dtype=np.bool_)
-            wanted[visits.wanted] = True
-            asked = np.flatnonzero(wanted)  # of a key in several layers, once
-            self._state.tally.note(codes[asked], barren=codes[asked[~found[asked]]])
-            self._state.progress.volume += rows.nbytes * len(asked) / max(len(rows), 1)
+            codes = codes_of(rows)
+            barren = codes[asked.of_rows(wanted & ~found)]
+            self._state.tally.note(codes[of_rows], barren=barren)
+            self._state.progress.volume += rows.nbytes * of_rows.sum() / max(len(rows), 1)
+
+    @property
+    def _fetches(self) -> bool:
+        """Are results made of what several partitions have? As of a time, partitions are looked
+        at one after the other; and where there are no pairs, there is little to make."""
+        return self._layout.pairs and not self._layout.as_of
 
     def _scanned(self, visits: Visits) -> Bools:
         """Which partitions are scanned, the others being sought."""

@@ -9,42 +9,75 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.operators.enrich.table import Layer, TableShard, codes_in_order
-from watersmeet.rows.columns import Ints
+from watersmeet.operators.enrich.candidates import Found
+from watersmeet.operators.enrich.table import Layer, TableShard
+from watersmeet.rows.columns import Bools, Ints, codes_of
 from watersmeet.rows.output import PIECE
 from watersmeet.rows.widths import row_bytes, runs
-from watersmeet.state.probe import Ranges, probe, spread
+from watersmeet.state.probe import spread
 from watersmeet.state.segment import Segment
 
 
 @dataclass(frozen=True)
+class Asked:
+    """The different codes of rows that ascend by code: row ``starts[i]`` to before
+    ``starts[i + 1]`` have ``codes[i]``."""
+
+    codes: Ints
+    starts: Ints
+
+    @classmethod
+    def of(cls, codes: Ints) -> Asked:
+        """What rows with such codes ask for.
+
+        >>> asked = Asked.of(np.array([4, 4, 7]))
+        >>> asked.codes.tolist(), asked.starts.tolist()
+        ([4, 7], [0, 2, 3])
+        """
+        first = np.flatnonzero(np.append(True, codes[1:] != codes[:-1])) if len(codes) else codes
+        return cls(codes[first], np.append(first, len(codes)))
+
+    def found(self, master: Segment, keys: Ints, low: Ints, high: Ints) -> Found:
+        """Where the master rows of each row are, given where those of each key are; keys by their
+        number. One that has rows in several places is named for each.
+
+        >>> keys, low, high = np.array([0, 1, 0]), np.array([8, 5, 2]), np.array([9, 6, 4])
+        >>> found = Asked.of(np.array([4, 4, 7])).found(None, keys, low, high)
+        >>> found.mine.tolist(), found.low.tolist(), found.high.tolist()
+        ([0, 1, 2, 0, 1], [8, 8, 5, 2, 2], [9, 9, 6, 4, 4])
+        """
+        first = self.starts[keys]
+        counts = self.starts[keys + 1] - first
+        number = np.repeat(np.arange(len(keys)), counts)
+        before = np.cumsum(counts) - counts
+        mine = np.arange(len(number)) + (first - before)[number]
+        return Found(master, mine, low[number], high[number])
+
+    def of_rows(self, of_keys: Bools) -> Bools:
+        """What is true of keys, for each row."""
+        return np.repeat(of_keys, np.diff(self.starts))
+
+
+@dataclass(frozen=True)
 class Visits:
-    """Which partitions are read for codes that ascend.
+    """Which partitions are read for different codes that ascend.
 
     ``wanted`` are the positions of the codes that may be in the table, layer after layer; they
     ascend for each layer. For each of the ``partitions``, ``low`` and ``high`` are the range of
-    them that may be there, and ``keys`` counts the different codes among those."""
+    them that may be there."""
 
     wanted: Ints
     partitions: Ints
     low: Ints
     high: Ints
-    keys: Ints
 
     @classmethod
     def of(cls, table: TableShard, codes: Ints) -> Visits:
         visits, wanted = [], 0
         for start, layer, asked in table.asked(codes):
             some = cls._in_layer(layer, codes[asked])
-            visits.append(
-                (
-                    asked[some.wanted],
-                    start + some.partitions,
-                    wanted + some.low,
-                    wanted + some.high,
-                    some.keys,
-                )
-            )
+            low, high = wanted + some.low, wanted + some.high
+            visits.append((asked[some.wanted], start + some.partitions, low, high))
             wanted += len(some.wanted)
         return cls(*map(np.concatenate, zip(*visits, strict=True)))
 
@@ -52,45 +85,64 @@ class Visits:
     def _in_layer(cls, layer: Layer, codes: Ints) -> Visits:
         first, last = layer.homes(codes)
         wanted = np.flatnonzero(first < last)
-        first, last, codes = first[wanted], last[wanted], codes[wanted]
+        first, last = first[wanted], last[wanted]
         # Both ascend with the codes, so that the codes of a partition are a range.
         numbers = np.arange(len(layer))
         low = np.searchsorted(last, numbers, side="right")
         high = np.searchsorted(first, numbers, side="right")
         needed = np.flatnonzero(low < high)
-        low, high = low[needed], high[needed]
-        # A range begins with a new code: partitions that share a code share all of its rows.
-        changes = np.concatenate([[0], np.cumsum(codes[1:] != codes[:-1])])
-        keys = changes[high - 1] - changes[low] + 1 if len(low) else low
-        return cls(wanted, needed, low, high, keys)
+        return cls(wanted, needed, low[needed], high[needed])
+
+    @property
+    def keys(self) -> Ints:
+        """How many codes may be in each of the partitions."""
+        return self.high - self.low
 
     def sizes(self, table: TableShard) -> Ints:
         """The bytes of the partitions."""
         return table.bytes[self.partitions]
 
 
+def located(stored: Ints, codes: Ints) -> tuple[Ints, Ints, Ints]:
+    """Which of some different codes are among the stored ones, and from where to where. Both
+    ascend.
+
+    >>> there, low, high = located(np.array([3, 5, 5, 9]), np.array([2, 5, 9, 11]))
+    >>> there.tolist(), low.tolist(), high.tolist()
+    ([1, 2], [1, 3], [3, 4])
+    """
+    low = np.searchsorted(stored, codes, side="left")
+    there = np.flatnonzero(stored.take(low, mode="clip") == codes)
+    low = low[there]
+    high = low + 1
+    # Most keys have one row. Of the others, the end is searched for.
+    more = np.flatnonzero(stored.take(high, mode="clip") == codes[there])
+    high[more] = np.searchsorted(stored, codes[there[more]], side="right")
+    return there, low, high
+
+
 def master_counts(table: TableShard, codes: Ints) -> Ints:
     """How many rows each of some different codes has, which ascend."""
     counts = np.zeros(len(codes), dtype=np.int64)
-    for _, positions, ranges in _ranges(table, codes):
-        counts[positions[ranges.searchers]] += ranges.high - ranges.low
+    for _, positions, low, high in _ranges(table, codes):
+        counts[positions] += high - low
     return counts
 
 
 def master_rows(table: TableShard, codes: Ints, *, piece: int) -> Iterator[pa.RecordBatch]:
     """The rows of some different codes, which ascend, in pieces: in order, layer after layer."""
-    for partition, _, ranges in _ranges(table, codes):
-        for _, places in spread(ranges.low, ranges.high, PIECE):
+    for partition, _, low, high in _ranges(table, codes):
+        for _, places in spread(low, high, PIECE):
             for run in runs(row_bytes(partition.rows, places), len(places), piece):
                 yield partition.rows.take(pa.array(places[run]))
 
 
-def _ranges(table: TableShard, codes: Ints) -> Iterator[tuple[Segment, Ints, Ranges]]:
-    """For each partition that may hold some codes: itself, the positions of these codes, and
-    where they are in it."""
+def _ranges(table: TableShard, codes: Ints) -> Iterator[tuple[Segment, Ints, Ints, Ints]]:
+    """For each partition that may hold some codes: itself, the positions of the codes that it
+    holds, and where they are in it."""
     visits = Visits.of(table, codes)
     for number, low, high in zip(visits.partitions, visits.low, visits.high, strict=True):
         positions = visits.wanted[low:high]
         partition = table.partition(int(number))
-        wanted = codes_in_order(codes[positions])
-        yield partition, positions, probe(wanted, partition, None, None)
+        there, first, last = located(codes_of(partition.rows), codes[positions])
+        yield partition, positions[there], first, last

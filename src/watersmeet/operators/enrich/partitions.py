@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from watersmeet.rows.columns import Ints, codes_of
 from watersmeet.rows.gathering import Gathering
+from watersmeet.rows.ipc import file_content
 from watersmeet.rows.widths import sliced
 from watersmeet.state.segment import Segment
 
@@ -109,8 +110,9 @@ def partition_path(base: str, number: int) -> str:
 def write_file(path: str, rows: pa.RecordBatch) -> None:
     """Rows as an Arrow file; it is there as a whole or not at all."""
     temporary = f"{path}.{os.getpid()}.tmp"
-    with pa.OSFile(temporary, "wb") as sink, pa.ipc.new_file(sink, rows.schema) as writer:
-        writer.write_batch(rows)
+    content = file_content(rows)
+    with pa.OSFile(temporary, "wb") as sink:
+        sink.write(content)
     os.replace(temporary, path)
 
 

@@ -13,6 +13,8 @@ partition is mapped into memory while its rows are used; whoever drops it unmaps
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import mmap
 import os
@@ -27,7 +29,7 @@ import pyarrow as pa
 
 from watersmeet.errors import StagedTableError
 from watersmeet.operators.enrich.partitions import FILTER, INDEX, filter_places, partition_path
-from watersmeet.rows.columns import CODE, TIME, Bools, Ints, codes_of, times_of
+from watersmeet.rows.columns import TIME, Bools, Ints, codes_of, times_of
 from watersmeet.rows.shard import Shard, numbers_of
 from watersmeet.state.index import Index
 from watersmeet.state.segment import Segment
@@ -37,8 +39,10 @@ from watersmeet.state.segment import Segment
 _KEPT = 256
 _INDEXES: OrderedDict[tuple[str, int], Layer] = OrderedDict()
 
-#: A scan reads this many bytes at a time.
+#: Where a file cannot be read by mapping it, a scan reads this many bytes at a time.
 _READ_BYTES = 1 << 20
+#: ``MADV_POPULATE_READ`` of Linux 5.14 and newer, which Python does not name.
+_POPULATE_READ = 22
 
 
 @dataclass(frozen=True)
@@ -108,22 +112,13 @@ class Layer:
         """The file of a partition."""
         return partition_path(self.base, number)
 
-    def partition(self, number: int) -> Segment:
-        """A partition's rows, mapped into memory, in the order of their codes."""
-        rows = _mapped(self.path(number), int(self.bytes[number]))
+    def partition(self, number: int, *, whole: bool = False) -> Segment:
+        """A partition's rows, mapped into memory, in the order of their codes. If the ``whole`` of
+        it is wanted, all is read now."""
+        rows = _mapped(self.path(number), int(self.bytes[number]), whole=whole)
         if len(rows) != self.rows[number]:
             raise unreadable(self.path(number), f"{len(rows)} rows instead of {self.rows[number]}")
         return in_order(rows).with_widest(int(self.widest[number]))
-
-    def read(self, number: int) -> None:
-        """Read a partition from one end to the other, so that it is in the system's memory."""
-        buffer = bytearray(_READ_BYTES)
-        try:
-            with open(self.path(number), "rb", buffering=0) as file:
-                while file.readinto(buffer):
-                    pass
-        except OSError as error:
-            raise unreadable(self.path(number), error) from error
 
 
 @dataclass(frozen=True)
@@ -213,15 +208,11 @@ class TableShard:
         at = int(np.searchsorted(self.starts, number, side="right")) - 1
         return self.layers[at], number - int(self.starts[at])
 
-    def partition(self, number: int) -> Segment:
-        """A partition's rows, mapped into memory, in the order of their codes."""
+    def partition(self, number: int, *, whole: bool = False) -> Segment:
+        """A partition's rows, mapped into memory, in the order of their codes. If the ``whole`` of
+        it is wanted, all is read now."""
         layer, local = self.locate(number)
-        return layer.partition(local)
-
-    def read(self, number: int) -> None:
-        """Read a partition from one end to the other, so that it is in the system's memory."""
-        layer, local = self.locate(number)
-        layer.read(local)
+        return layer.partition(local, whole=whole)
 
 
 def ascending(rows: pa.RecordBatch, *, stable: bool = True) -> pa.RecordBatch:
@@ -253,24 +244,40 @@ def _positions(count: int) -> npt.NDArray[np.int32]:
     return _counted[:count]
 
 
-def codes_in_order(codes: Ints) -> Segment:
-    """Codes that ascend as a segment of rows that have nothing else."""
-    return in_order(pa.RecordBatch.from_pydict({CODE: pa.array(codes)}))
-
-
-def _mapped(path: str, size: int | None = None) -> pa.RecordBatch:
+def _mapped(path: str, size: int | None = None, *, whole: bool = False) -> pa.RecordBatch:
     """The only record batch of a file, mapped into memory. Pages come in as they are touched,
-    without reading ahead: a scan has read the whole file before."""
+    without reading ahead; or the ``whole`` of it now."""
     try:
         with open(path, "rb") as file:
             found = os.fstat(file.fileno()).st_size
             if size is not None and found != size:
                 raise unreadable(path, f"{found:,} bytes instead of {size:,}")
             mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
-        mapped.madvise(mmap.MADV_RANDOM)
+            if whole:
+                _read_all(mapped, file.fileno())
+            else:
+                mapped.madvise(mmap.MADV_RANDOM)
         return pa.ipc.open_file(pa.BufferReader(pa.py_buffer(mapped))).get_batch(0)
     except (OSError, ValueError) as error:
         raise unreadable(path, error) from error
+
+
+def _read_all(mapped: mmap.mmap, descriptor: int) -> None:
+    """Read a file that is mapped from one end to the other, so that it is in memory. Linux is asked
+    for pages of 2 MB: then it can be touched, now and later, with few page faults."""
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with contextlib.suppress(OSError):  # a kernel may have been built without
+            mapped.madvise(mmap.MADV_HUGEPAGE)
+        try:
+            mapped.madvise(_POPULATE_READ)
+            return
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+    # An older kernel, or another system.
+    buffer, at = bytearray(_READ_BYTES), 0
+    while read := os.preadv(descriptor, [buffer], at):
+        at += read
 
 
 def _bits(base: str) -> np.ndarray:
