@@ -44,9 +44,10 @@ from watersmeet.spec.stream import StreamSpec
 #: What is handled at a time is this part of what a running shard may use.
 _PIECES = 8
 #: A partition of the table takes about so many bytes: a larger one takes longer to scan, smaller
-#: ones are more files to open, a fifth of a millisecond each. It is mapped while it is read, so
+#: ones are more files to open, a third of a millisecond each. It is mapped while it is read, so
 #: it takes at most half of what a running shard may use, and what no waiting rows take.
-_PARTITION = 32 << 20
+_PARTITION = 64_000_000
+_MB = 1_000_000
 #: The least memory that a shard can do with, between its steps and in them.
 _LEAST_KEPT = 128 << 10
 _LEAST_RUNNING = 4 << 20
@@ -194,7 +195,7 @@ def enrich_policy(
         piece=running // _PIECES,
         wakes=wakes and spec.timers,
         cores=cores,
-        partition=min(_PARTITION, 1 << mapped.bit_length() - 1),
+        partition=min(_PARTITION, _MB << (mapped // _MB).bit_length() - 1),
         in_place=in_place,
     )
     if hosts is None:

@@ -35,8 +35,8 @@ def test_partitions_are_about_equal_and_in_order(tmp_path: Path) -> None:
     table = written(tmp_path, codes, partition=20_000)
     sizes = table.memory[:-1]
     assert len(table) > 5
-    assert sizes.max() < 1.15 * 20_000
-    assert sizes.min() >= 20_000
+    assert sizes.max() <= 20_000
+    assert sizes.min() >= 0.85 * 20_000
     read = [table.partition(number) for number in range(len(table))]
     assert np.concatenate([part.index.codes for part in read]).tolist() == codes
     assert table.least.tolist() == [int(part.index.codes[0]) for part in read]
@@ -88,7 +88,7 @@ def test_master_rows_are_found_and_counted(tmp_path: Path) -> None:
     assert master_counts(TableShard((table,)), wanted).tolist() == [0, 1, 0, 1, 201, 1, 0]
     rows = [*master_rows(TableShard((table,)), wanted, piece=500)]
     assert np.concatenate([codes_of(batch) for batch in rows]).tolist() == [0, 3, *[150] * 201, 297]
-    assert len(rows) > 10
+    assert len(rows) >= 10
 
 
 def test_master_rows_of_several_layers_are_found_together(tmp_path: Path) -> None:

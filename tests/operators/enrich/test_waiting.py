@@ -79,7 +79,7 @@ def test_a_key_is_cached_if_its_waiting_rows_take_more(
         LocalStream(stream.schema, time="t", delay="100 seconds"),
         master,
         on="k",
-        policy=SMALL | {"cache": 1 << 20, "partition": 1250},
+        policy=SMALL | {"cache": 1 << 20, "partition": 1450},
         further={"max_wait": "8 batches", "tuning": EnrichTuning(access="scan")},
     )
     local = given.start(str(tmp_path))

@@ -164,8 +164,8 @@ class Migration:
             old, missing = before.master(stay), np.setdiff1d(codes, before.codes)
             counts[np.isin(codes, before.codes)] = before.counts[stay]
         new = master_rows(self._table, missing, piece=self._layout.policy.piece)
-        cache, size = self._state.cache, self._layout.policy.partition
-        HotKeys.write(cache, name, codes, rows, counts, merged(old, new), partition=size)
+        cache, piece = self._state.cache, self._layout.policy.piece
+        HotKeys.write(cache, name, codes, rows, counts, merged(old, new), partition=piece)
         # Without room on the disk there is none: the table has the same rows.
         return HotKeys.open(cache, name)
 

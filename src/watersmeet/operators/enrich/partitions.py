@@ -49,7 +49,7 @@ _SLICES = 16
 class PartitionWriter:
     """Writes the rows of one shard, which come in order, as partitions.
 
-    ``at_most`` bytes are a partition, about. Only a single row may be much more."""
+    ``at_most`` bytes of rows are a partition. Only wide rows may make it more."""
 
     base: str
     at_most: int
@@ -59,11 +59,16 @@ class PartitionWriter:
 
     def __post_init__(self) -> None:
         os.makedirs(os.path.dirname(self.base), exist_ok=True)
-        self._gathering = Gathering(rows=1 << 31, size=self.at_most)
+        # What is gathered exceeds its limit by a slice at most, or by a wide row.
+        self._gathering = Gathering(rows=1 << 31, size=max(1, self.at_most - self._slice))
+
+    @property
+    def _slice(self) -> int:
+        return max(1, self.at_most // _SLICES)
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Rows that follow all rows before."""
-        for part in sliced(rows, max(1, self.at_most // _SLICES)):
+        for part in sliced(rows, self._slice):
             for gathered in self._gathering.add(part):
                 self._write(gathered)
 
