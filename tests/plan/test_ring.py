@@ -249,6 +249,19 @@ class TestSlices:
         )
         assert 1 < early < most
 
+    def test_for_latency_fewer_are_used_where_all_is_declared_and_it_is_clear(self) -> None:
+        slow = stream("a", rows_per_second=10), stream("b", rows_per_second=10)
+
+        def slices(*streams: StreamSpec, goal: str = "early", **cost: str) -> int:
+            where = wm.predicate(similar, "a", "b", **cost)  # type: ignore[arg-type]
+            return plan(*streams, where=where, shards=64, goal=goal, weights=SENDS).policy.slices
+
+        assert slices(*slow, cost="10 us") < 32
+        # Too few cost more than too many: a guess is not enough, and output grows with each.
+        assert slices(stream("a"), stream("b"), cost="10 us") == 64
+        assert slices(*slow) == 64
+        assert slices(*slow, cost="10 us", goal="throughput") == 64
+
     def test_the_budget_is_divided_by_those_that_may_hold_rows(self) -> None:
         budget = wm.Budget(memory="64 MB")
         few = plan(shards=16, budget=budget, tuning=wm.Tuning(slices=2)).policy

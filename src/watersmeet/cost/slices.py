@@ -16,6 +16,10 @@ from watersmeet.cost.hop_order import UNKNOWN_SELECTIVITY, Streams
 from watersmeet.cost.ring import Times, bandwidth, centralized, latency, sliced
 from watersmeet.spec.policy import SliceWeights
 
+#: Another number of slices is worth a change, or a word, if it is better by this factor: the model
+#: goes by measurements that vary.
+CLEARLY = 1.5
+
 
 @dataclass(frozen=True)
 class Driver:
@@ -97,6 +101,21 @@ class SliceModel:
         for slices in range(1, most):
             if self.output(slices + 1) - self.output(slices) < gain:
                 return slices
+        return most
+
+    def usual(self, goal: str, *, most: int) -> int:
+        """The number of slices that is taken if nobody asks for one. Each further slice adds to the
+        output, so for that it is all of them. For the latency it is the best number, if that is
+        clearly better.
+
+        >>> times = Times(T_j=1e-6, T_s=1e-4, T_n=1e-4)
+        >>> model = SliceModel((Driver(10, (500,), (0.01,)),), times, 60)
+        >>> model.usual("throughput", most=64), model.usual("early", most=64)
+        (64, 2)
+        """
+        best = self.best(goal, most=most)
+        if goal == "early" and self.gain(goal, most, best) >= CLEARLY:
+            return best
         return most
 
     def gain(self, goal: str, before: int, after: int) -> float:

@@ -12,6 +12,7 @@ from watersmeet.cost.multiway import most_selective_first
 from watersmeet.cost.slices import SliceModel, comparing
 from watersmeet.errors import StrategyError
 from watersmeet.rows.conditions import Conditions
+from watersmeet.rows.predicate import FunctionPredicate
 from watersmeet.spec.budget import Budget
 from watersmeet.spec.equi import EquiSpec
 from watersmeet.spec.policy import (
@@ -183,7 +184,8 @@ def ring_policy(
     )
     expected = _expected_slices(model, weights, spec.goal, shards)
     asked = spec.tuning.slices
-    slices = expected.best if asked == "auto" else _at_most(shards, asked, "slices") or shards
+    usual = model.usual(spec.goal, most=shards) if _all_declared(spec, conditions) else shards
+    slices = expected.best if asked == "auto" else _at_most(shards, asked, "slices") or usual
     reach = max(slices, _at_most(shards, spec.tuning.draining, "draining") or slices)
     hops = 1 if len(order) == 2 and spec.marked is None else len(order)
     return RingPolicy(
@@ -207,6 +209,14 @@ def _at_most(shards: int, given: Any, name: str) -> int | None:
             "most that many, or set more partitions before the query's first start."
         )
     return None if given is None else int(given)
+
+
+def _all_declared(spec: RingSpec, conditions: Conditions) -> bool:
+    """Is everything declared that the model of slices needs? It goes by guesses otherwise."""
+    functions = [each for each in conditions.predicates if isinstance(each, FunctionPredicate)]
+    return all(stream.rows_per_second is not None for stream in spec.streams) and all(
+        function.cost is not None for function in functions
+    )
 
 
 def _row_bytes(spec: RingSpec) -> float:

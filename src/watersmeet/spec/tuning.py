@@ -47,8 +47,9 @@ class Tuning:
     slices
         Of a join without a key: over how many shards the stored rows of a stream are dealt, and
         to how many new rows are sent. At most ``spark.sql.shuffle.partitions``, which is the
-        default; ``"auto"``: as many as the cost model says. It may change when a query is started
-        again.
+        default, unless the cost model promises a clearly shorter latency with fewer and
+        ``goal="early"``; ``"auto"``: as many as the model says. It may change when a query is
+        started again.
     draining
         The number of slices of an earlier run with more of them, until their rows have expired:
         new rows are still sent to those. A query finds it out from its checkpoint; give it if a

@@ -16,15 +16,13 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from watersmeet.cost.hop_order import UNKNOWN_SELECTIVITY, Link, Streams
-from watersmeet.cost.slices import SliceModel
+from watersmeet.cost.slices import CLEARLY, SliceModel
 from watersmeet.operators.ring.layout import RingLayout
 from watersmeet.operators.ring.state import RingState
 
 _TEXT = "text"
 #: Another order is worth a word if it makes fewer partial results by this factor.
 _MUCH = 3.0
-#: Another number of slices is worth a word if it is better by this factor.
-_CLEARLY = 1.5
 
 
 @dataclass
@@ -102,7 +100,7 @@ def better_slices(measured: Measurements, layout: RingLayout) -> tuple[int, str]
         return None
     best = model.best(policy.goal, most=policy.shards)
     gain = model.gain(policy.goal, policy.slices, best)
-    if gain < _CLEARLY:
+    if gain < CLEARLY:
         return None
     what = "give results in a shorter time" if policy.goal == "early" else "give more results"
     times = model.times
