@@ -8,7 +8,8 @@ sought there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import mmap
+from collections.abc import Generator, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -19,10 +20,10 @@ from watersmeet.operators.enrich.candidates import Found
 from watersmeet.operators.enrich.copies import Copies
 from watersmeet.operators.enrich.counters import EnrichCounters
 from watersmeet.operators.enrich.fetching import Fetching
-from watersmeet.operators.enrich.layout import EnrichLayout
+from watersmeet.operators.enrich.layout import TABLE, EnrichLayout
 from watersmeet.operators.enrich.lookup import Asked, Visits, located
 from watersmeet.operators.enrich.state import EnrichState
-from watersmeet.operators.enrich.table import TableShard
+from watersmeet.operators.enrich.table import TableShard, Touched
 from watersmeet.rows.columns import Bools, Ints, codes_of
 from watersmeet.state.segment import Segment
 
@@ -74,36 +75,47 @@ class DiskPhase:
         visits = Visits.of(self._table, asked.codes)
         self._counters.skipped += len(self._table) - len(visits.partitions)
         found = np.zeros(len(asked.codes), dtype=np.bool_)
-        scanned = self._scanned(visits)
+        scanned, crowded = self._scanned(visits), self._crowded(visits)
         fetching = Fetching(self._layout.policy.piece // 2)
         order = range(len(visits.partitions))
         for visit in reversed(order) if self._layout.as_of else order:
-            number, fetched = int(visits.partitions[visit]), False
-            reading, began = Stopwatch(), self._watch.nanoseconds
-            copy = None if self._copies is None else self._copies.open(number)
-            with reading if scanned[visit] and copy is None else self._watch:
-                partition = copy or self._table.partition(number, whole=bool(scanned[visit]))
-            with self._watch:
-                asking = visits.wanted[int(visits.low[visit]) : int(visits.high[visit])]
-                there, low, high = located(codes_of(partition.rows), asked.codes[asking])
-                keys = asking[there]
-                found[keys] = True
-                if self._fetches and fetching.takes(partition, low, high):
-                    fetching.add(partition, keys, low, high)
-                    fetched = True
-            if not fetched:
-                yield asked.found(partition, keys, low, high)
-            finding = self._watch.nanoseconds - began
-            if copy is not None:
-                self._counters.copied += 1
-            else:
-                self._measure(number, int(visits.keys[visit]), reading.nanoseconds, finding)
-                self._copy(number, partition, finding, scanned=bool(scanned[visit]))
-            for some in fetching.full():
-                yield asked.found(*some)
-        for some in fetching.rest():
-            yield asked.found(*some)
+            asking = visits.wanted[int(visits.low[visit]) : int(visits.high[visit])]
+            touched: Touched = "most" if crowded[visit] else "some"
+            if scanned[visit]:
+                touched = "all"
+            number = int(visits.partitions[visit])
+            found[(yield from self._visit(number, touched, asked, asking, fetching))] = True
+            for fetched in fetching.full():
+                yield asked.found(*fetched)
+        for fetched in fetching.rest():
+            yield asked.found(*fetched)
         self._count(rows, asked, visits, found)
+
+    def _visit(
+        self, number: int, touched: Touched, asked: Asked, asking: Ints, fetching: Fetching
+    ) -> Generator[Found, None, Ints]:
+        """Look for keys in a partition: where their rows are, unless these are fetched. Gives back
+        which keys it has. When this is over, the partition is not mapped any more."""
+        reading, began = Stopwatch(), self._watch.nanoseconds
+        copy = None if self._copies is None else self._copies.open(number)
+        scanned = touched == "all" and copy is None
+        with reading if scanned else self._watch:
+            partition = copy or self._table.partition(number, touched)
+        with self._watch:
+            there, low, high = located(codes_of(partition.rows), asked.codes[asking])
+            keys = asking[there]
+            fetches = self._fetches and fetching.takes(partition, low, high)
+            if fetches:
+                fetching.add(partition, keys, low, high)
+        if not fetches:
+            yield asked.found(partition, keys, low, high)
+        finding = self._watch.nanoseconds - began
+        if copy is not None:
+            self._counters.copied += 1
+        else:
+            self._measure(number, len(asking), reading.nanoseconds, finding)
+            self._copy(number, partition, finding, scanned=scanned)
+        return keys
 
     def _count(self, rows: pa.RecordBatch, asked: Asked, visits: Visits, found: Bools) -> None:
         """Count the rows that were looked for, and note which keys they have."""
@@ -156,6 +168,12 @@ class DiskPhase:
         if self._layout.access != "auto":
             return np.full(len(visits.partitions), self._layout.access == "scan")
         return scans(visits.keys, visits.sizes(self._table), self._state.reading)
+
+    def _crowded(self, visits: Visits) -> Bools:
+        """In which partitions so many keys are wanted that most pages are touched."""
+        columns = len(self._layout.inputs[TABLE].rows.stored) + 1
+        crowded: Bools = visits.keys * columns * mmap.PAGESIZE > visits.sizes(self._table)
+        return crowded
 
     def _copy(self, number: int, partition: Segment, finding: int, *, scanned: bool) -> None:
         """Copy a partition that was read, if copies are kept and it has been read enough."""

@@ -18,10 +18,12 @@ import errno
 import hashlib
 import mmap
 import os
+import sys
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +45,12 @@ _INDEXES: OrderedDict[tuple[str, int], Layer] = OrderedDict()
 _READ_BYTES = 1 << 20
 #: ``MADV_POPULATE_READ`` of Linux 5.14 and newer, which Python does not name.
 _POPULATE_READ = 22
+
+
+#: How much of a partition is going to be touched. Where it is ``"some"``, pages come in as they are
+#: touched, without reading ahead. Where it is ``"most"``, Linux is asked for pages of 2 MB: then it
+#: can be touched, now and later, with few page faults. ``"all"`` is read now.
+Touched = Literal["some", "most", "all"]
 
 
 @dataclass(frozen=True)
@@ -112,10 +120,9 @@ class Layer:
         """The file of a partition."""
         return partition_path(self.base, number)
 
-    def partition(self, number: int, *, whole: bool = False) -> Segment:
-        """A partition's rows, mapped into memory, in the order of their codes. If the ``whole`` of
-        it is wanted, all is read now."""
-        rows = _mapped(self.path(number), int(self.bytes[number]), whole=whole)
+    def partition(self, number: int, touched: Touched = "some") -> Segment:
+        """A partition's rows, mapped into memory, in the order of their codes."""
+        rows = _mapped(self.path(number), int(self.bytes[number]), touched)
         if len(rows) != self.rows[number]:
             raise unreadable(self.path(number), f"{len(rows)} rows instead of {self.rows[number]}")
         return in_order(rows).with_widest(int(self.widest[number]))
@@ -208,11 +215,10 @@ class TableShard:
         at = int(np.searchsorted(self.starts, number, side="right")) - 1
         return self.layers[at], number - int(self.starts[at])
 
-    def partition(self, number: int, *, whole: bool = False) -> Segment:
-        """A partition's rows, mapped into memory, in the order of their codes. If the ``whole`` of
-        it is wanted, all is read now."""
+    def partition(self, number: int, touched: Touched = "some") -> Segment:
+        """A partition's rows, mapped into memory, in the order of their codes."""
         layer, local = self.locate(number)
-        return layer.partition(local, whole=whole)
+        return layer.partition(local, touched)
 
 
 def ascending(rows: pa.RecordBatch, *, stable: bool = True) -> pa.RecordBatch:
@@ -244,30 +250,29 @@ def _positions(count: int) -> npt.NDArray[np.int32]:
     return _counted[:count]
 
 
-def _mapped(path: str, size: int | None = None, *, whole: bool = False) -> pa.RecordBatch:
-    """The only record batch of a file, mapped into memory. Pages come in as they are touched,
-    without reading ahead; or the ``whole`` of it now."""
+def _mapped(path: str, size: int | None = None, touched: Touched = "some") -> pa.RecordBatch:
+    """The only record batch of a file, mapped into memory, to be ``touched`` so much."""
     try:
         with open(path, "rb") as file:
             found = os.fstat(file.fileno()).st_size
             if size is not None and found != size:
                 raise unreadable(path, f"{found:,} bytes instead of {size:,}")
             mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
-            if whole:
-                _read_all(mapped, file.fileno())
-            else:
+            if touched == "some":
                 mapped.madvise(mmap.MADV_RANDOM)
+            elif hasattr(mmap, "MADV_HUGEPAGE"):
+                with contextlib.suppress(OSError):  # a kernel may have been built without
+                    mapped.madvise(mmap.MADV_HUGEPAGE)
+            if touched == "all":
+                _read_all(mapped, file.fileno())
         return pa.ipc.open_file(pa.BufferReader(pa.py_buffer(mapped))).get_batch(0)
     except (OSError, ValueError) as error:
         raise unreadable(path, error) from error
 
 
 def _read_all(mapped: mmap.mmap, descriptor: int) -> None:
-    """Read a file that is mapped from one end to the other, so that it is in memory. Linux is asked
-    for pages of 2 MB: then it can be touched, now and later, with few page faults."""
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        with contextlib.suppress(OSError):  # a kernel may have been built without
-            mapped.madvise(mmap.MADV_HUGEPAGE)
+    """Read a file that is mapped from one end to the other, so that it is in memory."""
+    if sys.platform == "linux":
         try:
             mapped.madvise(_POPULATE_READ)
             return
