@@ -71,11 +71,12 @@ def rounds_of(cost: float) -> int:
     values = np.random.default_rng(1).random((2, pairs))
     tables = [pa.table({f"{n}_value": v}) for n, v in zip(("left", "right"), values, strict=True)]
     took = []
-    for _ in range(5):
-        began = time.perf_counter()
+    for _ in range(10):
+        # The least of CPU times: the session that has just begun still uses the machine.
+        began = time.process_time()
         slow(tried)(*tables)
-        took.append(time.perf_counter() - began)
-    return round(cost * pairs / statistics.median(took) * tried)
+        took.append(time.process_time() - began)
+    return round(cost * pairs / min(took) * tried)
 
 
 def workers(spark: SparkSession, report: Report, folder: Path) -> None:

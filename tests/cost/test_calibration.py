@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -25,6 +30,26 @@ def test_so_does_what_comparing_and_sending_costs() -> None:
     assert time.perf_counter() - began < 1.0
     assert all(value > 0 for value in asdict(weights).values())
     assert weights.byte < weights.compare < weights.step
+
+
+def test_measurements_agree_also_on_a_busy_machine() -> None:
+    alone = [asdict(calibration.measure_slices()) for _ in range(3)]
+    with busy_cores():
+        beside = [asdict(calibration.measure_slices()) for _ in range(3)]
+    for weight in ("compare", "send", "step"):
+        figures = [weights[weight] for weights in alone + beside]
+        assert max(figures) < 3 * min(figures), (weight, figures)
+
+
+@contextmanager
+def busy_cores() -> Iterator[None]:
+    """A process for each core that does nothing but use it."""
+    with ExitStack() as stack:
+        for _ in range(os.cpu_count() or 1):
+            process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+        yield
 
 
 def test_what_was_measured_is_used_again(tmp_path: Path) -> None:

@@ -47,6 +47,19 @@ def test_configure_sets_up_a_running_session(spark: SparkSession) -> None:
         wm.configure("local")  # type: ignore[call-overload]
 
 
+def test_checkpoints_on_this_disk_are_written_by_renames_unless_the_session_says_otherwise(
+    spark: SparkSession,
+) -> None:
+    name = "spark.sql.streaming.checkpointFileManagerClass"
+    session = spark.newSession()
+    session.conf.unset(name)
+    check(session)
+    assert str(session.conf.get(name)).endswith(".FileSystemBasedCheckpointFileManager")
+    session.conf.set(name, "one.of.your.own")
+    check(session)
+    assert session.conf.get(name) == "one.of.your.own"
+
+
 def test_settings_given_after_configure_win(spark: SparkSession) -> None:
     name = "spark.sql.execution.arrow.maxRecordsPerBatch"
     builder = wm.configure(SparkSession.Builder()).config(name, "1000")

@@ -27,7 +27,7 @@ from watersmeet.spark.frames import to_frame
 from watersmeet.spark.python import Travelling, briefly
 from watersmeet.spark.shards import ids_in_task, reach_in_task
 from watersmeet.spark.store import SparkStore, declared
-from watersmeet.spark.worker import settle
+from watersmeet.spark.worker import acknowledge, settle
 from watersmeet.state.cache import SegmentCache
 
 if TYPE_CHECKING:
@@ -71,6 +71,8 @@ class Processor(Travelling, StatefulProcessor):
         self._hold = hold
 
     def init(self, handle: StatefulProcessorHandle) -> None:
+        # Spark calls it when the first rows are there.
+        acknowledge()
         settle()
         ids, reach = ids_in_task(self._ids), reach_in_task()
         if ids != self._ids or reach:

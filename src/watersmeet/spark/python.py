@@ -146,6 +146,9 @@ def _opened(pickled: bytes, declare: Callable[[Any], Any] | None) -> Any:
         )
         os.environ["SPARK_HIDE_TRACEBACK"] = "1"
         raise ModuleNotFoundError(message, name=error.name) from None
+    from watersmeet.spark.worker import acknowledge
+
+    acknowledge()
     opened = object.__new__(kind)
     opened.__dict__.update(fields)
     return opened

@@ -12,11 +12,13 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from watersmeet.errors import SessionError
-from watersmeet.spark.python import use_this_python
+from watersmeet.spark.python import on_this_machine, use_this_python
 from watersmeet.spark.warm import warm_up
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+_FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 
 _STATE_SERVER = (
     "org.apache.spark.sql.execution.python.streaming.TransformWithStateInPySparkStateServer"
@@ -112,10 +114,16 @@ def local_session(
 
 
 def _spare_forks(spark: SparkSession) -> None:
-    """Write checkpoints by plain renames.
+    """Write checkpoints by plain renames, where they are on the disk of this machine.
 
-    On a local disk Spark's default forks about sixty ``readlink`` processes a
-    micro-batch. A rename is atomic there, so its simpler alternative is as safe."""
+    There Spark's default forks about sixty ``readlink`` processes a micro-batch. A rename is
+    atomic, so its simpler alternative is as safe. Whoever has chosen one knows better."""
+    context: Any = spark.sparkContext._jsc
+    disk = str(context.hadoopConfiguration().get("fs.defaultFS", "file:///"))
+    if not on_this_machine(spark) or not disk.startswith("file:"):
+        return
+    if spark.conf.get(_FILE_MANAGER, None) is not None:
+        return
     manager = (
         "org.apache.spark.sql.execution.streaming.checkpointing."
         "FileSystemBasedCheckpointFileManager"
@@ -123,7 +131,7 @@ def _spare_forks(spark: SparkSession) -> None:
     jvm: Any = spark._jvm
     with contextlib.suppress(Py4JJavaError):
         jvm.java.lang.Class.forName(manager)
-        spark.conf.set("spark.sql.streaming.checkpointFileManagerClass", manager)
+        spark.conf.set(_FILE_MANAGER, manager)
 
 
 def _silence(spark: SparkSession) -> None:
@@ -136,6 +144,7 @@ def check(spark: SparkSession) -> None:
     """Refuse a session in which the join could not run."""
     use_this_python(spark)
     warm_up(spark)
+    _spare_forks(spark)
     _silence(spark)
     provider = spark.conf.get(_PROVIDER, None)
     if provider is None or not provider.endswith("RocksDBStateStoreProvider"):

@@ -5,11 +5,17 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import socket
+import sys
 from functools import cache
+from types import FrameType
 
 #: What a worker keeps of the memory that it has freed.
 KEPT_BYTES = 64 << 20
 _M_TOP_PAD = -2  # of mallopt(3)
+#: The module that forks workers, as they see it: it is run, not imported.
+_DAEMON = ("__main__", "pyspark.daemon")
+_found: list[socket.socket] = []
 
 
 @cache
@@ -25,3 +31,31 @@ def settle() -> None:
     gc.freeze()
     with contextlib.suppress(AttributeError, OSError, TypeError):  # glibc has it, others do not
         ctypes.CDLL(None).mallopt(_M_TOP_PAD, KEPT_BYTES)
+
+
+def acknowledge() -> None:
+    """Have neither the JVM nor this worker wait for an acknowledgement of TCP's.
+
+    Whoever has sent little over TCP keeps the next little back until the first has been
+    acknowledged; and Linux acknowledges only after 40 ms, if there is nothing to answer. So what
+    has arrived is acknowledged now. (Linux forgets that option, so each task sets it again.) What
+    is sent from here is never kept back. A Unix socket has neither option, and needs none."""
+    connection, at_once = _connection(), getattr(socket, "TCP_QUICKACK", None)
+    if connection is None or at_once is None:
+        return
+    with contextlib.suppress(OSError):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.setsockopt(socket.IPPROTO_TCP, at_once, 1)
+
+
+def _connection() -> socket.socket | None:
+    """The socket over which this worker gets all of its tasks. PySpark has it in a variable of the
+    function that runs in a forked worker; None in any other process."""
+    frame: FrameType | None = None if _found else sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_name == "worker" and frame.f_globals.get("__name__") in _DAEMON:
+            sock = frame.f_locals.get("sock")
+            if isinstance(sock, socket.socket):
+                _found.append(sock)
+        frame = frame.f_back
+    return _found[0] if _found else None
