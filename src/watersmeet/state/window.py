@@ -184,12 +184,15 @@ class Window:
 
         Rows with a time up to ``until`` are useless, and so are rows that are gone. They are
         removed when a merge rewrites their segment. A segment in which more than half of the rows
-        are useless is rewritten by itself."""
+        are useless is rewritten by itself. Tiny segments are rewritten when they become one."""
         for entry in [entry for entry in self.entries if entry.id not in fixed]:
             if 2 * max(entry.gone, self._overdue(entry, until)) > entry.rows:
                 self._merge([entry], rewrite=True, until=until)
         limit = self.largest if self.indexed else min(self.largest, PLAIN_BYTES)
         free = [entry for entry in self.entries if entry.id not in fixed]
+        if tiny := compaction.tiny(free, self.slot, until, largest=limit):
+            self._merge(tiny, rewrite=True, until=until)
+            free = [entry for entry in self.entries if entry.id not in fixed]
         for group in compaction.merges(free, self.slot, largest=limit):
             small = sum(entry.bytes for entry in group) < REWRITE_BELOW
             self._merge(group, rewrite=small, until=until)
