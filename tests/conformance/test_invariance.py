@@ -50,6 +50,8 @@ def recut(join: Join, batches: list[Batch], size: int) -> list[Batch]:
     ]
 
 
+pytestmark = pytest.mark.usefixtures("kept")
+
 SMALL = {"fan": 2, "rewrite_below": 3000, "part_bytes": 200, "piece": 5}
 
 

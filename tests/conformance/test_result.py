@@ -18,6 +18,8 @@ from watersmeet.rows import encode
 from watersmeet.spec.join import JOIN_TYPES, MULTIWAY_JOIN_TYPES
 from watersmeet.testing import LocalStream
 
+pytestmark = pytest.mark.usefixtures("kept")
+
 #: Every join type of two streams, and those of many, of 3, 4 and 6.
 JOINS = [
     *((how, "ab") for how in JOIN_TYPES),

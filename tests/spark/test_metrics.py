@@ -113,8 +113,8 @@ def test_every_row_is_stored_or_accounted_for(query: StreamingQuery) -> None:
 def test_work_is_counted(query: StreamingQuery) -> None:
     records = wm.metrics(query)
     assert [record.probes > 0 for record in records] == [True, True, True, False, False]
-    assert sum(record.cache_hits for record in records) > 0
-    assert sum(record.cache_misses for record in records) == 0
+    read = sum(record.cache_hits + record.cache_misses for record in records)
+    assert read == 0, "so few rows are in the manifest, and need no cache"
     assert sum(record.cache_damaged + record.cache_unsaved for record in records) == 0
     assert all(record.step_ms > 0 for record in records)
     assert [record.steps for record in records[:4]] == [2, 2, 2, 2], "both shards take each step"

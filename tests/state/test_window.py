@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
@@ -17,11 +18,11 @@ from tests.state.test_segment import rows_of
 from watersmeet.errors import StateError
 from watersmeet.state import compaction, write_buffer
 from watersmeet.state import window as window_module
-from watersmeet.state.cache import SegmentCache
+from watersmeet.state.cache import CacheCounts, SegmentCache
 from watersmeet.state.manifest import Entry
 from watersmeet.state.segment import Segment
 from watersmeet.state.shard import ShardState
-from watersmeet.state.store import MemoryStore
+from watersmeet.state.store import InlineStore, MemoryStore
 from watersmeet.state.window import Window
 
 LENGTH = 8000
@@ -83,6 +84,7 @@ def commit(window: Window, *, until: int | None = None) -> None:
 
 def write_limit(patch: pytest.MonkeyPatch, size: int) -> None:
     """Rewrite merges below that size only, and let no more than that wait."""
+    patch.setattr(compaction, "TINY", size)
     patch.setattr(window_module, "REWRITE_BELOW", size)
     patch.setattr(write_buffer, "LIMIT", size)
 
@@ -260,7 +262,10 @@ def test_a_merge_that_does_not_rewrite_carries_both_bitmaps(
     assert again.marks(entry).tolist() == [False, False, True] * 4
 
 
-def test_rows_whose_time_is_over_leave_when_they_are_the_greater_part(window: Window) -> None:
+def test_rows_whose_time_is_over_leave_when_they_are_the_greater_part(
+    window: Window, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compaction, "TINY", 0)
     # Given a segment with a row far in the future, and one without,
     times = [(1, 0), (1, 100), (1, 3000), (1, 10**9)]
     wide = window.add(Segment.of(rows_of(times)), np.array([True, False, True, True]))
@@ -275,6 +280,39 @@ def test_rows_whose_time_is_over_leave_when_they_are_the_greater_part(window: Wi
     assert numbers(window) == [3]
     assert numbers(window, marked=True) == [3]
     assert narrow not in window.entries
+
+
+def test_tiny_segments_become_one_whatever_their_slots(window: Window) -> None:
+    for number in range(compaction.FAN - 1):
+        add(window, number, time=number * SLOT, marked=(0,) if number == 0 else ())
+    commit(window)
+    assert len(window.entries) == compaction.FAN - 1
+    add(window, 9, time=10 * SLOT)
+    commit(window)
+    assert len(window.entries) == 1
+    assert (numbers(window), numbers(window, marked=True)) == ([0, 1, 2, 9], [0])
+
+
+def test_a_row_of_a_tiny_segment_leaves_a_slot_after_its_time_at_the_latest(
+    window: Window,
+) -> None:
+    window.add(Segment.of(rows_of([(1, 0), (1, 4 * SLOT), (1, 5 * SLOT)])))
+    commit(window, until=SLOT - 1)
+    assert (numbers(window), window.expired) == ([0, 1, 2], 0)
+    commit(window, until=SLOT)
+    assert (numbers(window), window.expired) == ([1, 2], 1)
+
+
+def test_rows_at_hand_are_read_without_the_cache(tmp_path: Path) -> None:
+    store = InlineStore(RecordingStore(), {})
+    window = Window([], LENGTH, SLOT, store, SegmentCache(str(tmp_path / "cache"), 1 << 30))
+    add(window, 1, 2)
+    window.compact(until=None)
+    window.write()
+    again = Window(window.entries, LENGTH, SLOT, store, replace(window.cache, counts=CacheCounts()))
+    assert numbers(again) == [1, 2]
+    assert again.cache.counts == CacheCounts(), "neither hits nor misses"
+    assert list(Path(window.cache.folder).iterdir()) == []
 
 
 def test_rows_that_are_over_leave_with_a_merge(window: Window) -> None:

@@ -11,6 +11,7 @@ from tests.state.test_segment import rows_of
 from watersmeet.state import write_buffer
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.segment import Segment
+from watersmeet.state.store import SMALL, InlineStore
 from watersmeet.state.write_buffer import LIMIT, WriteBuffer
 
 
@@ -77,7 +78,7 @@ def test_a_part_that_is_written_is_deleted_from_the_store(
 
 def test_a_segment_waits_for_the_flush(buffer: WriteBuffer, cache: SegmentCache) -> None:
     one = segment()
-    buffer.add_segment("one", one, size=10)
+    buffer.add_segment("one", one, ["part/1"], size=10)
     assert buffer.segment("one") is one
     assert cache.load("one") is None
     buffer.flush()
@@ -88,8 +89,8 @@ def test_a_segment_waits_for_the_flush(buffer: WriteBuffer, cache: SegmentCache)
 def test_a_segment_that_is_dropped_while_it_waits_never_reaches_the_cache(
     buffer: WriteBuffer, cache: SegmentCache
 ) -> None:
-    buffer.add_segment("one", segment(), size=10)
-    buffer.add_segment("two", segment(), size=10)
+    buffer.add_segment("one", segment(), ["part/1"], size=10)
+    buffer.add_segment("two", segment(), ["part/1"], size=10)
     buffer.drop_segment("one")
     assert buffer.segment("one") is None
     buffer.flush()
@@ -98,14 +99,25 @@ def test_a_segment_that_is_dropped_while_it_waits_never_reaches_the_cache(
     assert list(Path(cache.folder).iterdir()) == []
 
 
+def test_a_segment_whose_parts_are_at_hand_gets_no_file(cache: SegmentCache) -> None:
+    store = InlineStore(RecordingStore(), {})
+    buffer = WriteBuffer(store, cache)
+    buffer.put("part/small", b"rows")
+    buffer.add_segment("small", segment(), ["part/small"], size=4)
+    buffer.put("part/other", bytes(SMALL + 1))
+    buffer.add_segment("both", segment(), ["part/small", "part/other"], size=SMALL + 5)
+    buffer.flush()
+    assert [file.stem for file in Path(cache.folder).iterdir()] == ["both"]
+
+
 def test_the_buffer_is_full_when_it_exceeds_its_limit(
     buffer: WriteBuffer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(write_buffer, "LIMIT", 100)
-    buffer.add_segment("one", segment(), size=60)
-    buffer.add_segment("two", segment(), size=40)
+    buffer.add_segment("one", segment(), ["part/1"], size=60)
+    buffer.add_segment("two", segment(), ["part/1"], size=40)
     assert not buffer.full
-    buffer.add_segment("three", segment(), size=1)
+    buffer.add_segment("three", segment(), ["part/1"], size=1)
     assert buffer.full
     buffer.flush()
     assert not buffer.full
@@ -116,6 +128,6 @@ def test_a_dropped_segment_counts_until_the_flush(
 ) -> None:
     monkeypatch.setattr(write_buffer, "LIMIT", 100)
     for name in ("one", "two", "three"):
-        buffer.add_segment(name, segment(), size=50)
+        buffer.add_segment(name, segment(), ["part/1"], size=50)
         buffer.drop_segment(name)
     assert buffer.full

@@ -6,12 +6,13 @@ all others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
 
+from watersmeet.rows.columns import concat
 from watersmeet.rows.gathering import Gathering
 from watersmeet.spark.capsule import CAPSULE_ARROW, PACK_BYTES, PACK_ROWS, Pack
 from watersmeet.spark.counters import REPORT
@@ -19,6 +20,8 @@ from watersmeet.spark.counters import REPORT
 #: Result pieces are gathered into frames of about this number of rows or bytes.
 FRAME_ROWS = 1 << 18
 FRAME_BYTES = 8 << 20
+#: A batch of at most this number of bytes is small.
+SMALL_BYTES = 64 << 10
 _REPORT = pa.field(REPORT, pa.string())
 
 
@@ -78,6 +81,22 @@ class HandOn:
 
     def in_task(self) -> HandOn:
         return HandOn(tuple(pack.in_task() for pack in self.packs))
+
+
+def with_last_report(
+    batches: Iterator[pa.RecordBatch], schema: pa.Schema, report: Callable[[], str]
+) -> Iterator[pa.RecordBatch]:
+    """All batches, with the column for counters, and the report, which is asked for when all of
+    them have been taken. A small last batch takes it along: each frame takes a millisecond in
+    PySpark, whatever is in it."""
+    small: list[pa.RecordBatch] = []
+    for rows in batches:
+        yield from small
+        small = [with_report(rows)]
+        if rows.nbytes > SMALL_BYTES:
+            yield from small
+            small = []
+    yield concat([*small, report_row(schema, report())])
 
 
 def with_report(rows: pa.RecordBatch) -> pa.RecordBatch:

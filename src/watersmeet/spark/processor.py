@@ -22,7 +22,7 @@ from watersmeet.operators.base import Chunk, Operator, State
 from watersmeet.rows.shard import Shard
 from watersmeet.spark.chunks import chunks
 from watersmeet.spark.counters import report
-from watersmeet.spark.exits import Exit, report_row, with_report
+from watersmeet.spark.exits import Exit, with_last_report
 from watersmeet.spark.frames import to_frame
 from watersmeet.spark.python import Travelling, briefly
 from watersmeet.spark.shards import ids_in_task, reach_in_task
@@ -107,13 +107,17 @@ class Processor(Travelling, StatefulProcessor):
         watermark_ms = timer_values.getCurrentWatermarkInMs()
         watermark = (watermark_ms + self._hold) * 1000 if watermark_ms > 0 else None
         emitted = self._emitted(chunks, watermark, state, counters)
-        for rows in self._exit.batches(emitted, first=shard.number == 0):
-            yield to_frame(with_report(rows))
-        self._set_timer(state, watermark_ms, fired)
-        state.commit()
-        self._operator.report(state, counters)
-        counters.step_ms = round((time.perf_counter() - began) * 1000)
-        yield to_frame(report_row(self._exit.schema, report(counters, self._operator)))
+
+        def committed() -> str:
+            """What the step did, once its state is written."""
+            self._set_timer(state, watermark_ms, fired)
+            state.commit()
+            self._operator.report(state, counters)
+            counters.step_ms = round((time.perf_counter() - began) * 1000)
+            return report(counters, self._operator)
+
+        batches = self._exit.batches(emitted, first=shard.number == 0)
+        yield from map(to_frame, with_last_report(batches, self._exit.schema, committed))
 
     def _emitted(
         self, chunks: Iterator[Chunk], watermark: int | None, state: Any, counters: Any

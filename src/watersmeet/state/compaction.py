@@ -8,6 +8,10 @@ Rule: in the newest two slots, four segments of about the same size become one, 
 log-structured merge tree. An older slot gets few new rows, if any. It becomes one segment, as soon
 as the largest one grows enough by the merge.
 
+*Tiny* segments, of a few kilobytes together, are a case apart. Each of them takes as long to open
+and to probe as one of a thousand rows. So they become one whatever their slots. That one is
+rewritten as soon as a row in it has stayed for a slot longer than it must, so the invariant holds.
+
 A probe thus visits about ten segments and a few young ones, whatever the size of the window. A row
 is merged about log4(rows in a slot / rows in a batch) times. (One batch may bring times that are
 further apart than a slot. Then a segment is rewritten when more than half of its rows have
@@ -29,6 +33,9 @@ SLOTS = 8
 #: No merge makes a segment that takes more bytes in memory. (A column of strings cannot exceed
 #: 2 GiB.)
 LARGEST = 1 << 30
+#: The smallest segments are tiny, as many as take this many bytes together in the store. (Of
+#: a small segment up to one kilobyte is its schema, so their merger takes about half of that.)
+TINY = 8 << 10
 
 
 def slot_width(window: int | None, delay: int) -> int | None:
@@ -36,6 +43,27 @@ def slot_width(window: int | None, delay: int) -> int | None:
 
     Rows are kept for the length of the window, plus the delay of the watermark."""
     return None if window is None else max((window + delay) // SLOTS, 1)
+
+
+def tiny(
+    entries: Sequence[Entry], width: int | None, useless: int | None, *, largest: int = LARGEST
+) -> list[Entry]:
+    """The tiny segments, if they should become one now: because they are many, or because one has a
+    row that is useless for longer than a slot of that ``width``. Times up to ``useless`` are."""
+    small: list[Entry] = []
+    total = 0
+    for entry in sorted(entries, key=lambda entry: entry.bytes):
+        total += entry.bytes
+        if total > TINY:
+            break
+        small.append(entry)
+    group = _within_size(small, min(largest, LARGEST))
+    lingers = (
+        width is not None
+        and useless is not None
+        and any(entry.min_time + width <= useless for entry in group)
+    )
+    return group if lingers or len(group) >= FAN else []
 
 
 def merges(

@@ -30,6 +30,9 @@ class Store(Protocol):
     def delete(self, name: str) -> None:
         """Delete the value under that name; a name that is not there is no error."""
 
+    def at_hand(self, name: str) -> bool:
+        """Is the value in this process's memory already, so that reading it costs nothing?"""
+
 
 class MemoryStore:
     """A store in this process's memory.
@@ -51,6 +54,10 @@ class MemoryStore:
 
     def delete(self, name: str) -> None:
         self.values.pop(name, None)
+
+    def at_hand(self, name: str) -> bool:
+        """Never: it stands for a store that is far away."""
+        return False
 
 
 @dataclass
@@ -97,3 +104,6 @@ class InlineStore:
         if self.small.pop(name, None) is None:
             self.store.delete(name)
             self._outside.discard(name)
+
+    def at_hand(self, name: str) -> bool:
+        return name in self.small

@@ -75,20 +75,16 @@ class Window:
     # -- reading ---------------------------------------------------------------
 
     def open(self, entry: Entry) -> Segment:
-        """The segment of an entry: open already, or from the cache, or else from the store."""
+        """The segment of an entry: open already, or at hand in the manifest, or from the cache, or
+        else from the store."""
         segment = self.opened.get(entry.id)
         if segment is None:
             segment = self._buffer.segment(entry.id)
         if segment is None:
-            segment = self.cache.load(entry.id)
-            if segment is not None and len(segment) == entry.rows:
-                self.cache.counts.hits += 1
+            if all(map(self.store.at_hand, entry.parts)):
+                segment = self._decoded(entry)
             else:
-                self.cache.counts.misses += 1
-                segment = Segment.of(concat([decode(self._part(name)) for name in entry.parts]))
-                if entry.indexed:
-                    segment.indexed()
-                self.cache.save(entry.id, segment)
+                segment = self._cached(entry)
             assert len(segment) == entry.rows, f"segment {entry.id} lost rows"
             self.opened.add(entry.id, segment)
         return segment
@@ -188,17 +184,36 @@ class Window:
 
         Rows with a time up to ``until`` are useless, and so are rows that are gone. They are
         removed when a merge rewrites their segment. A segment in which more than half of the rows
-        are useless is rewritten by itself."""
+        are useless is rewritten by itself. Tiny segments are rewritten when they become one."""
         for entry in [entry for entry in self.entries if entry.id not in fixed]:
             if 2 * max(entry.gone, self._overdue(entry, until)) > entry.rows:
                 self._merge([entry], rewrite=True, until=until)
         limit = self.largest if self.indexed else min(self.largest, PLAIN_BYTES)
         free = [entry for entry in self.entries if entry.id not in fixed]
+        if tiny := compaction.tiny(free, self.slot, until, largest=limit):
+            self._merge(tiny, rewrite=True, until=until)
+            free = [entry for entry in self.entries if entry.id not in fixed]
         for group in compaction.merges(free, self.slot, largest=limit):
             small = sum(entry.bytes for entry in group) < REWRITE_BELOW
             self._merge(group, rewrite=small, until=until)
 
     # -- inside ----------------------------------------------------------------
+
+    def _cached(self, entry: Entry) -> Segment:
+        """The segment of an entry, from the cache or else from the store."""
+        segment = self.cache.load(entry.id)
+        if segment is not None and len(segment) == entry.rows:
+            self.cache.counts.hits += 1
+        else:
+            self.cache.counts.misses += 1
+            segment = self._decoded(entry)
+            self.cache.save(entry.id, segment)
+        return segment
+
+    def _decoded(self, entry: Entry) -> Segment:
+        """The segment of an entry, made of its parts."""
+        segment = Segment.of(concat([decode(self._part(name)) for name in entry.parts]))
+        return segment.indexed() if entry.indexed else segment
 
     def _overdue(self, entry: Entry, until: int | None) -> int:
         """How many rows of a segment have a time up to ``until``.
@@ -261,7 +276,7 @@ class Window:
         )
         self.entries.append(entry)
         self.opened.add(entry.id, segment)
-        self._buffer.add_segment(entry.id, segment, size=size)
+        self._buffer.add_segment(entry.id, segment, parts, size=size)
         if marks is not None and marks.any():
             self.mark(entry, np.flatnonzero(marks))
         if gone is not None and gone.any():

@@ -9,10 +9,14 @@ dropped, in the step that made it; what is deleted while it waits is never writt
 because each value costs a round trip to Spark's state store. A large part does not wait. When
 more than :data:`LIMIT` bytes have come since the last flush, or segments that take more than
 :data:`MEMORY`, it is time for the next one.
+
+A segment whose parts the store keeps at hand (:meth:`watersmeet.state.store.Store.at_hand`) gets no
+file: to write one takes longer than to decode it in every step.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from watersmeet.state.cache import SegmentCache
@@ -50,7 +54,7 @@ class WriteBuffer:
     store: Store
     cache: SegmentCache
     _parts: dict[str, bytes] = field(default_factory=dict)
-    _segments: dict[str, Segment] = field(default_factory=dict)
+    _segments: dict[str, tuple[Segment, Sequence[str]]] = field(default_factory=dict)
     _size: int = 0
     _memory: int = 0
 
@@ -74,15 +78,18 @@ class WriteBuffer:
 
     # -- segments --------------------------------------------------------------
 
-    def add_segment(self, segment_id: str, segment: Segment, *, size: int) -> None:
+    def add_segment(
+        self, segment_id: str, segment: Segment, parts: Sequence[str], *, size: int
+    ) -> None:
         """Take a new segment for the cache; ``size`` is what its parts take in the store."""
-        self._segments[segment_id] = segment
+        self._segments[segment_id] = segment, parts
         self._size += size
         self._memory += segment.nbytes
 
     def segment(self, segment_id: str) -> Segment | None:
         """The segment, if it is still waiting."""
-        return self._segments.get(segment_id)
+        waiting = self._segments.get(segment_id)
+        return None if waiting is None else waiting[0]
 
     def drop_segment(self, segment_id: str) -> None:
         """Drop a segment, from the buffer or else from the cache."""
@@ -100,8 +107,9 @@ class WriteBuffer:
         """Write everything that waits."""
         for name, value in self._parts.items():
             self.store.put(name, value)
-        for segment_id, segment in self._segments.items():
-            self.cache.save(segment_id, segment)
+        for segment_id, (segment, parts) in self._segments.items():
+            if not all(map(self.store.at_hand, parts)):
+                self.cache.save(segment_id, segment)
         self._parts.clear()
         self._segments.clear()
         self._size = self._memory = 0

@@ -43,6 +43,9 @@ class FileStore:
     def delete(self, name: str) -> None:
         self._path(name).unlink(missing_ok=True)
 
+    def at_hand(self, name: str) -> bool:
+        return False
+
     def _path(self, name: str) -> Path:
         return self._folder / name.replace("/", "-")
 

@@ -1,0 +1,50 @@
+"""The report of a step leaves last, together with results that are few."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from watersmeet.spark.counters import REPORT
+from watersmeet.spark.exits import SMALL_BYTES, with_last_report
+
+SCHEMA = pa.schema([("n", pa.int64()), ("tags", pa.list_(pa.string()))])
+
+
+def rows(*numbers: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([{"n": n, "tags": ["a"]} for n in numbers], SCHEMA)
+
+
+LARGE = rows(*range(SMALL_BYTES // 8))
+
+
+@pytest.mark.parametrize(
+    ("batches", "sizes"),
+    [
+        ([], [1]),
+        ([rows(1, 2)], [3]),
+        ([rows(1), rows(2)], [1, 2]),
+        ([rows(1), LARGE], [1, len(LARGE), 1]),
+        ([LARGE, rows(1)], [len(LARGE), 2]),
+    ],
+)
+def test_a_small_last_batch_takes_the_report_along(
+    batches: list[pa.RecordBatch], sizes: list[int]
+) -> None:
+    taken: list[int] = []
+
+    def emitted():  # type: ignore[no-untyped-def]
+        for batch in batches:
+            yield batch
+            taken.append(len(batch))
+
+    def report() -> str:
+        assert len(taken) == len(batches), "all results are taken before the state is committed"
+        return "done"
+
+    left = list(with_last_report(emitted(), SCHEMA, report))
+    assert [len(batch) for batch in left] == sizes
+    reports = [text for batch in left for text in batch.column(REPORT).to_pylist()]
+    assert reports == [None] * sum(map(len, batches)) + ["done"]
+    results = pa.Table.from_batches(left).slice(0, len(reports) - 1).drop_columns([REPORT])
+    assert results == pa.Table.from_batches(batches, SCHEMA)
