@@ -7,8 +7,8 @@ nothing else of it. To scan is to read the whole partition first, in one go.
     seek        keys x c_seek
     scan        bytes x c_read + keys x c_hit
 
-On a disk that has the partition in memory c_seek is about c_hit, and a scan never pays. On one
-that has not, a key that is sought costs several reads, and a scan pays from a few keys on.
+On a disk that has the partition in memory c_seek is about c_hit, and both ways take about as long.
+On one that has not, a key that is sought costs several reads, and a scan pays from a few keys on.
 """
 
 from __future__ import annotations
@@ -26,21 +26,25 @@ from watersmeet.rows.columns import Ints as Counts
 _NEW, _NEW_BELOW = 0.2, 0.5
 #: A measurement counts as this many times the average at most, for the same reason.
 _OUTLIER = 4.0
+#: To read a byte that is in memory already takes nearly nothing. It is counted as if it were
+#: copied, so that the average is not too far from what the disk takes.
+_LEAST_READ = 0.05
 
 
 @dataclass(frozen=True)
 class Reading:
     """What reading has cost so far, in nanoseconds, as running averages: ``seek`` and ``hit`` for
-    a key in a partition that is sought and in one that was read before, ``read`` for a byte. None
-    has not been measured yet."""
+    a key in a partition that is sought and in one that was read before, ``read`` for a byte, and
+    ``copy`` for a byte that is copied to the host. None has not been measured yet."""
 
     seek: float | None = None
     hit: float | None = None
     read: float | None = None
+    copy: float | None = None
 
     @property
     def known(self) -> bool:
-        """Has everything been measured?"""
+        """Has everything been measured that reading the table takes?"""
         return None not in (self.seek, self.hit, self.read)
 
     def sought(self, keys: int, nanoseconds: float) -> Reading:
@@ -52,9 +56,22 @@ class Reading:
         and that for finding the keys in it."""
         return replace(
             self,
-            read=_averaged(self.read, reading / max(size, 1)),
+            read=_averaged(self.read, max(reading / max(size, 1), _LEAST_READ)),
             hit=_averaged(self.hit, finding / max(keys, 1)),
         )
+
+    def copied(self, size: int, nanoseconds: float) -> Reading:
+        """With the measurement of a partition that was copied."""
+        return replace(self, copy=_averaged(self.copy, nanoseconds / max(size, 1)))
+
+    def buying(self, size: int) -> float | None:
+        """Nanoseconds to read a partition of that size as a whole, and to copy it; None if nothing
+        is known of that.
+
+        >>> Reading(read=1.0).buying(100), Reading(read=1.0, copy=2.0).buying(100)
+        (100.0, 300.0)
+        """
+        return None if self.read is None else size * (self.read + (self.copy or 0.0))
 
 
 def _averaged(before: float | None, now: float) -> float:

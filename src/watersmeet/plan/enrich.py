@@ -10,7 +10,8 @@ cache, in pieces.
 **In place.** If nothing has to be remembered from one micro-batch to the next, rows are answered
 by the tasks that read them. Then there are no shards of the stream; the memory is divided among as
 many processes as run such tasks side by side, and each of them has a cache of its own. No rows
-wait, so their quarter is for larger partitions: fewer of them are visited.
+wait, so their quarter is for larger partitions: fewer of them are visited. Pieces are smaller
+there, so that a dozen of them, the cache and a partition fit together.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from watersmeet.spec.output import OutputColumn
 from watersmeet.spec.stream import StreamSpec
 
 #: What is handled at a time is this part of what a running shard may use.
-_PIECES = 8
+_PIECES, _PIECES_IN_PLACE = 8, 32
 #: A partition of the table takes about so many bytes: a larger one takes longer to scan, smaller
 #: ones are more files to open, a third of a millisecond each. It is mapped while it is read, so
 #: it takes at most half of what a running shard may use, and what no waiting rows take.
@@ -192,7 +193,7 @@ def enrich_policy(
         cache=kept // 2,
         queue=kept // 2,
         resident=kept,
-        piece=running // _PIECES,
+        piece=running // (_PIECES_IN_PLACE if in_place else _PIECES),
         wakes=wakes and spec.timers,
         cores=cores,
         partition=min(_PARTITION, _MB << (mapped // _MB).bit_length() - 1),

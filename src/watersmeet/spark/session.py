@@ -114,7 +114,7 @@ def local_session(
 
 
 def _spare_forks(spark: SparkSession) -> None:
-    """Write checkpoints by plain renames, where they are on the disk of this machine.
+    """Write checkpoints by plain renames, where paths are on the disk of this machine by default.
 
     There Spark's default forks about sixty ``readlink`` processes a micro-batch. A rename is
     atomic, so its simpler alternative is as safe. Whoever has chosen one knows better."""

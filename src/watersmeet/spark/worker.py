@@ -40,12 +40,13 @@ def acknowledge() -> None:
     acknowledged; and Linux acknowledges only after 40 ms, if there is nothing to answer. So what
     has arrived is acknowledged now. (Linux forgets that option, so each task sets it again.) What
     is sent from here is never kept back. A Unix socket has neither option, and needs none."""
-    connection, at_once = _connection(), getattr(socket, "TCP_QUICKACK", None)
-    if connection is None or at_once is None:
+    connection = _connection()
+    if connection is None:
         return
     with contextlib.suppress(OSError):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection.setsockopt(socket.IPPROTO_TCP, at_once, 1)
+        if hasattr(socket, "TCP_QUICKACK"):
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
 
 
 def _connection() -> socket.socket | None:

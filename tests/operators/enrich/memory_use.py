@@ -1,6 +1,6 @@
 """An enrichment in a process of its own, which says how much memory it has taken.
 
-    python -m tests.operators.enrich.memory_use FOLDER MEMORY
+    python -m tests.operators.enrich.memory_use FOLDER MEMORY [in-place]
 
 The table is in the folder already; rows come in micro-batches, with keys by Zipf's law. Printed is
 by how many bytes the process has grown, at most, since it had answered its first row: its own
@@ -12,11 +12,14 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from dataclasses import fields
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from watersmeet.operators.enrich.staged import StagedTable
+from watersmeet.plan.enrich import enrich_policy
 from watersmeet.testing import LocalEnrich, LocalStream
 
 ORDERS = pa.schema([("key", pa.int64()), ("id", pa.int64())])
@@ -36,7 +39,15 @@ def resident() -> int:
     return 1024 * sum(int(fields[name].split()[0]) for name in ("RssAnon", "RssFile"))
 
 
-def main(folder: str, memory: str) -> None:
+def in_place(memory: str) -> dict[str, Any]:
+    """What is different where rows are answered by the tasks that read them, by one process."""
+    stream = LocalStream(ORDERS)
+    planned = LocalEnrich("orders", stream, TABLE.empty_table(), on="key", memory=memory)
+    policy = enrich_policy(planned.plan.spec, shards=1, cores=1, wakes=False, hosts=1)
+    return {field.name: getattr(policy, field.name) for field in fields(policy)}
+
+
+def main(folder: str, memory: str, *where: str) -> None:
     staged = StagedTable(folder)
     size = staged.size()
     assert size is not None, "the table has been staged before"
@@ -47,6 +58,7 @@ def main(folder: str, memory: str) -> None:
         on="key",
         memory=memory,
         staged=staged,
+        policy=in_place(memory) if where else None,
     )
     enrich.batch(pa.table({"key": [1], "id": [1]}, ORDERS))
     pa.default_memory_pool().release_unused()

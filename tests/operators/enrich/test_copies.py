@@ -57,17 +57,19 @@ def test_copies_that_are_lost_are_made_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("enough", [False, True])
-def test_a_partition_is_copied_when_seeks_in_it_have_cost_as_much_as_reading_it(
+def test_a_partition_is_copied_when_seeks_in_it_have_cost_as_much_as_that(
     tmp_path: Path, enough: bool
 ) -> None:
     local = enrichment("seek").start(str(tmp_path))
     table = local.staged.shard(Shard())
     copies = Copies(table, SegmentCache(str(tmp_path / "copies"), 1 << 30))
-    reading = Reading(seek=1.0, hit=1.0, read=10.0)
+    reading = Reading(seek=1.0, hit=1.0, read=7.0, copy=3.0)
     half = int(table.bytes[1] * 5)
     partition = table.partition(1)
-    copies.sought(1, half, partition, reading)
-    copies.sought(1, half + (1 if enough else -1), partition, reading)
+    assert not copies.wanted(1, half, reading)
+    assert copies.wanted(1, half + (1 if enough else -1), reading) == enough
+    if enough:
+        copies.make(1, partition)
     assert copies.there(pa.array([0, 1, 2]).to_numpy()).tolist() == [False, enough, False]
     copy = copies.open(1)
     assert (copy is not None) == enough

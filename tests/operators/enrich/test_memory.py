@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from tests.operators.enrich.memory_use import TABLE, table
+from tests.operators.enrich.memory_use import TABLE, in_place, table
+from watersmeet.operators.enrich import table as table_module
 from watersmeet.operators.enrich.staged import StagedTable
 from watersmeet.sizes import parse
 from watersmeet.testing import LocalEnrich, LocalStream
@@ -17,20 +21,23 @@ from watersmeet.testing import LocalEnrich, LocalStream
 ROOT = Path(__file__).parents[3]
 
 
-def staged(folder: Path, memory: str) -> StagedTable:
+def staged(folder: Path, memory: str, *where: str) -> StagedTable:
     """A table of 144 MB."""
     stream = LocalStream(TABLE.empty_table().select(["key"]).schema)
     rows = table(1_500_000)
-    planned = LocalEnrich("orders", stream, rows, on="key", folder=str(folder), memory=memory)
-    return planned.staged
+    policy = in_place(memory) if where else None
+    options = {"on": "key", "folder": str(folder), "memory": memory, "policy": policy}
+    return LocalEnrich("orders", stream, rows, **options).staged
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux")
-@pytest.mark.parametrize("memory", ["32 MB", "64 MB"])
-def test_a_process_stays_within_the_memory(tmp_path: Path, memory: str) -> None:
-    folder = staged(tmp_path, memory).folder
-    command = [sys.executable, "-m", "tests.operators.enrich.memory_use", folder, memory]
+@pytest.mark.parametrize(
+    ("memory", "where"), [("32 MB", []), ("64 MB", []), ("64 MB", ["in-place"])]
+)
+def test_a_process_stays_within_the_memory(tmp_path: Path, memory: str, where: list[str]) -> None:
+    folder = staged(tmp_path, memory, *where).folder
+    command = [sys.executable, "-m", "tests.operators.enrich.memory_use", folder, memory, *where]
     # Arrow's own allocator keeps some 12 MB for reuse in any process, whatever the memory.
     plain = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"}
     done = subprocess.run(command, cwd=ROOT, env=plain, capture_output=True, text=True, timeout=300)
@@ -38,3 +45,39 @@ def test_a_process_stays_within_the_memory(tmp_path: Path, memory: str) -> None:
     grown, hits = map(int, done.stdout.split())
     assert hits > 0, "the cache was of use"
     assert grown <= parse(memory, argument="memory"), f"{grown / 1e6:.0f} MB"
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs Linux")
+@pytest.mark.parametrize(
+    ("how", "piece"), [("inner", 1 << 20), ("inner", 1 << 14), ("semi", 1 << 20), ("anti", 1 << 20)]
+)
+def test_one_partition_is_mapped_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, piece: int
+) -> None:
+    # Given a table of several partitions, of which rows are fetched, or are too many for that,
+    rows = pa.table({"key": range(100_000), "value": range(100_000)})
+    local = LocalEnrich(
+        "orders",
+        LocalStream(rows.schema),
+        rows.rename_columns(["key", "master"]),
+        on="key",
+        how=how,
+        folder=str(tmp_path),
+        policy={"partition": 1 << 17, "piece": piece, "resident": 0},
+    )
+    most, mapping = [0], table_module._mapped
+
+    def mapped(path: str, *arguments: Any) -> pa.RecordBatch:
+        found = mapping(path, *arguments)
+        maps = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines()}
+        partitions = [path for path in maps if re.search(r"/[0-9]+\.arrow$", path)]
+        most[0] = max(most[0], len(partitions))
+        return found
+
+    monkeypatch.setattr(table_module, "_mapped", mapped)
+    # when rows ask for keys of all of them,
+    results = local.batch(rows.take([*range(0, 100_000, 3)]))
+    assert len(results) == (0 if how == "anti" else len(range(0, 100_000, 3)))
+    assert local.counters.sought + local.counters.scanned > 4
+    # then no two are mapped at the same time.
+    assert most == [1]

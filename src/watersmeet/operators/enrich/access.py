@@ -25,6 +25,7 @@ from watersmeet.operators.enrich.lookup import Asked, Visits, located
 from watersmeet.operators.enrich.state import EnrichState
 from watersmeet.operators.enrich.table import TableShard, Touched
 from watersmeet.rows.columns import Bools, Ints, codes_of
+from watersmeet.rows.output import PIECE_BYTES
 from watersmeet.state.segment import Segment
 
 #: This part of the time may go to reading partitions in the way that seems to cost more.
@@ -76,7 +77,7 @@ class DiskPhase:
         self._counters.skipped += len(self._table) - len(visits.partitions)
         found = np.zeros(len(asked.codes), dtype=np.bool_)
         scanned, crowded = self._scanned(visits), self._crowded(visits)
-        fetching = Fetching(self._layout.policy.piece // 2)
+        fetching = Fetching(min(self._layout.policy.piece, PIECE_BYTES) // 2)
         order = range(len(visits.partitions))
         for visit in reversed(order) if self._layout.as_of else order:
             asking = visits.wanted[int(visits.low[visit]) : int(visits.high[visit])]
@@ -85,10 +86,8 @@ class DiskPhase:
                 touched = "all"
             number = int(visits.partitions[visit])
             found[(yield from self._visit(number, touched, asked, asking, fetching))] = True
-            for fetched in fetching.full():
-                yield asked.found(*fetched)
-        for fetched in fetching.rest():
-            yield asked.found(*fetched)
+            yield from (asked.found(*fetched) for fetched in fetching.full())
+        yield from (asked.found(*fetched) for fetched in fetching.rest())
         self._count(rows, asked, visits, found)
 
     def _visit(
@@ -122,12 +121,13 @@ class DiskPhase:
         wanted = np.zeros(len(asked.codes), dtype=np.bool_)
         wanted[visits.wanted] = True  # of a key in several layers, once
         of_rows = asked.of_rows(wanted)
-        self._counters.probes += int(of_rows.sum())
+        count = int(of_rows.sum())
+        self._counters.probes += count
         if self.counts:
             codes = codes_of(rows)
             barren = codes[asked.of_rows(wanted & ~found)]
             self._state.tally.note(codes[of_rows], barren=barren)
-            self._state.progress.volume += rows.nbytes * of_rows.sum() / max(len(rows), 1)
+            self._state.progress.volume += rows.nbytes * count / max(len(rows), 1)
 
     @property
     def _fetches(self) -> bool:
@@ -177,10 +177,14 @@ class DiskPhase:
 
     def _copy(self, number: int, partition: Segment, finding: int, *, scanned: bool) -> None:
         """Copy a partition that was read, if copies are kept and it has been read enough."""
-        if self._copies is not None and scanned:
-            self._copies.make(number, partition)
-        elif self._copies is not None:
-            self._copies.sought(number, finding, partition, self._state.reading)
+        state, copies = self._state, self._copies
+        if copies is None or not (scanned or copies.wanted(number, finding, state.reading)):
+            return
+        copying = Stopwatch()
+        with copying:
+            copies.make(number, partition)
+        size = int(self._table.bytes[number])
+        state.reading = state.reading.copied(size, copying.nanoseconds)
 
     def _measure(self, number: int, keys: int, reading: int, finding: int) -> None:
         """Note what a partition has cost, in nanoseconds; ``reading`` is 0 if it was sought."""

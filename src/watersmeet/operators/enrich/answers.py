@@ -66,6 +66,7 @@ def answers(
         sides: Sides = {STREAM: (rows, mine), TABLE: (master.rows, theirs)}
         confirmed = layout.confirmed(sides, widest + master.widest)
         yield from watch.timed(_pairs(layout, confirmed, matched))
+        del master, sides, confirmed  # a partition that is not needed any more is not kept mapped
     if layout.how == "semi":
         yield from layout.output.alone(STREAM, rows, np.flatnonzero(matched))
     without = np.flatnonzero(~matched if only is None else only & ~matched)

@@ -20,14 +20,15 @@ from watersmeet.rows.columns import TIME, Bools, Ints, Positions, times_of
 from watersmeet.state.probe import bisect, spread
 from watersmeet.state.segment import Segment
 
-#: A partition; positions of stream rows, and positions there of master rows with equal codes.
+#: Master rows; positions of stream rows, and positions of master rows with equal codes.
 Candidates = tuple[Segment, Positions, Positions]
 
 
 @dataclass(frozen=True)
 class Found:
-    """Where master rows are in one partition: those of stream row ``mine[i]`` are rows ``low[i]``
-    to before ``high[i]`` of the ``master`` rows there."""
+    """Where master rows are: those of stream row ``mine[i]`` are rows ``low[i]`` to before
+    ``high[i]`` of the ``master`` rows, which are a partition, or were fetched from several. Of a
+    key that has rows in several places, a stream row is there several times."""
 
     master: Segment
     mine: Ints
@@ -46,6 +47,7 @@ def candidates(
     for there in found:
         for row, place in spread(there.low, there.high, layout.output.piece_rows):
             yield there.master, there.mine[row], place
+        del there  # so that its partition is not mapped any more when the next one is
 
 
 def _valid(
@@ -68,3 +70,4 @@ def _valid(
             open_[mine[equal]] = False
             yield there.master, mine[equal], high[equal]
             mine, low, high = mine[~equal], low[~equal], high[~equal]
+        del there, master

@@ -1,8 +1,8 @@
 """Copies of partitions on the host, where the staged table is on storage that others share.
 
 Rule: rent or buy. A partition that was read as a whole is copied then. One that is sought is
-copied when the seeks in it have taken as long as reading it as a whole would: so however often it
-is wanted, all together takes at most twice as long as if that had been known.
+copied when the seeks in it have taken as long as reading it as a whole and copying it would: so
+however often it is wanted, all together takes at most twice as long as if that had been known.
 
 Copies are files of the local cache of segments (:mod:`watersmeet.state.cache`): checked when they
 are first read, limited in size, the least recently used evicted first. They may be lost at any
@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from watersmeet.cost.disk_phase import Reading
-from watersmeet.operators.enrich.table import TableShard, in_order
+from watersmeet.operators.enrich.table import TableShard
 from watersmeet.rows.columns import Bools, Ints
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.segment import Segment
@@ -34,14 +34,14 @@ class Copies:
     def open(self, number: int) -> Segment | None:
         """The copy of a partition, if there is one, in the order of its codes."""
         copy = self._cache.load(self._id(number))
-        return None if copy is None else in_order(copy.rows).with_widest(copy.widest)
+        return copy
 
-    def sought(self, number: int, nanoseconds: int, partition: Segment, reading: Reading) -> None:
-        """Note what seeks in a partition have taken; copy it, if that is enough."""
+    def wanted(self, number: int, nanoseconds: int, reading: Reading) -> bool:
+        """Note what seeks in a partition have taken. Was it enough to copy it?"""
         layer, local = self._table.locate(number)
         layer.spent[local] += nanoseconds
-        if reading.read is not None and layer.spent[local] > layer.bytes[local] * reading.read:
-            self.make(number, partition)
+        price = reading.buying(int(layer.bytes[local]))
+        return price is not None and bool(layer.spent[local] > price)
 
     def make(self, number: int, partition: Segment) -> None:
         """Copy a partition."""

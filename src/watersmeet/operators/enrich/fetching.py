@@ -4,7 +4,7 @@ A partition has the rows of a few of the wanted keys only. To make results of th
 partition would take longer than to find them. So they are copied, and the results are made of
 what several partitions have.
 
-Invariant: what is held takes less than twice the limit.
+Invariant: what is held takes less than twice the limit, and twice that while it is put together.
 """
 
 from __future__ import annotations
@@ -50,8 +50,10 @@ class Fetching:
     def rest(self) -> Iterator[Fetched]:
         """All that is held, if anything is."""
         if self._held:
-            rows, keys, counts = zip(*self._held, strict=True)
-            master = Segment(concat(rows), 0, 0).with_widest(self._widest)
-            self._held, self._bytes = [], 0
-            high = np.cumsum(np.concatenate(counts))
-            yield master, np.concatenate(keys), high - np.concatenate(counts), high
+            held, self._held, self._bytes = self._held, [], 0
+            master = Segment(concat([rows for rows, _, _ in held]), 0, 0).with_widest(self._widest)
+            keys = np.concatenate([keys for _, keys, _ in held])
+            counts = np.concatenate([counts for _, _, counts in held])
+            del held
+            high = np.cumsum(counts)
+            yield master, keys, high - counts, high

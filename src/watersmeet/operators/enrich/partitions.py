@@ -22,9 +22,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from watersmeet.rows import ipc
 from watersmeet.rows.columns import Ints, codes_of
 from watersmeet.rows.gathering import Gathering
-from watersmeet.rows.ipc import file_content
 from watersmeet.rows.widths import sliced
 from watersmeet.state.segment import Segment
 
@@ -115,9 +115,8 @@ def partition_path(base: str, number: int) -> str:
 def write_file(path: str, rows: pa.RecordBatch) -> None:
     """Rows as an Arrow file; it is there as a whole or not at all."""
     temporary = f"{path}.{os.getpid()}.tmp"
-    content = file_content(rows)
     with pa.OSFile(temporary, "wb") as sink:
-        sink.write(content)
+        ipc.write_file(rows, sink)
     os.replace(temporary, path)
 
 

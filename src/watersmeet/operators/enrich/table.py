@@ -23,17 +23,16 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from io import BufferedReader
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from watersmeet.errors import StagedTableError
 from watersmeet.operators.enrich.partitions import FILTER, INDEX, filter_places, partition_path
-from watersmeet.rows.columns import TIME, Bools, Ints, codes_of, times_of
+from watersmeet.rows.columns import Bools, Ints, codes_of
 from watersmeet.rows.shard import Shard, numbers_of
-from watersmeet.state.index import Index
 from watersmeet.state.segment import Segment
 
 #: A process keeps the indexes of this many layers, those that it has opened last: more than a table
@@ -125,7 +124,7 @@ class Layer:
         rows = _mapped(self.path(number), int(self.bytes[number]), touched)
         if len(rows) != self.rows[number]:
             raise unreadable(self.path(number), f"{len(rows)} rows instead of {self.rows[number]}")
-        return in_order(rows).with_widest(int(self.widest[number]))
+        return Segment(rows, 0, 0).with_widest(int(self.widest[number]))
 
 
 @dataclass(frozen=True)
@@ -230,26 +229,6 @@ def ascending(rows: pa.RecordBatch, *, stable: bool = True) -> pa.RecordBatch:
     return rows.take(pa.array(np.argsort(codes, kind="stable" if stable else None)))
 
 
-def in_order(rows: pa.RecordBatch) -> Segment:
-    """Rows that ascend by (code, time) as a segment whose index they are themselves."""
-    order = _positions(len(rows))
-    timed = TIME in rows.schema.names
-    times = times_of(rows) if timed else np.broadcast_to(np.int64(0), len(rows))
-    # Times are not searched here, so their bounds are not needed.
-    return Segment(rows, 0, 0).with_index(Index(codes_of(rows), times, order))
-
-
-_counted = np.arange(0, dtype=np.int32)
-
-
-def _positions(count: int) -> npt.NDArray[np.int32]:
-    """The numbers from 0 on: a part of an array that is kept, as every partition needs them."""
-    global _counted
-    if len(_counted) < count:
-        _counted = np.arange(count, dtype=np.int32)
-    return _counted[:count]
-
-
 def _mapped(path: str, size: int | None = None, touched: Touched = "some") -> pa.RecordBatch:
     """The only record batch of a file, mapped into memory, to be ``touched`` so much."""
     try:
@@ -264,13 +243,13 @@ def _mapped(path: str, size: int | None = None, touched: Touched = "some") -> pa
                 with contextlib.suppress(OSError):  # a kernel may have been built without
                     mapped.madvise(mmap.MADV_HUGEPAGE)
             if touched == "all":
-                _read_all(mapped, file.fileno())
+                _read_all(mapped, file)
         return pa.ipc.open_file(pa.BufferReader(pa.py_buffer(mapped))).get_batch(0)
     except (OSError, ValueError) as error:
         raise unreadable(path, error) from error
 
 
-def _read_all(mapped: mmap.mmap, descriptor: int) -> None:
+def _read_all(mapped: mmap.mmap, file: BufferedReader) -> None:
     """Read a file that is mapped from one end to the other, so that it is in memory."""
     if sys.platform == "linux":
         try:
@@ -280,9 +259,9 @@ def _read_all(mapped: mmap.mmap, descriptor: int) -> None:
             if error.errno != errno.EINVAL:
                 raise
     # An older kernel, or another system.
-    buffer, at = bytearray(_READ_BYTES), 0
-    while read := os.preadv(descriptor, [buffer], at):
-        at += read
+    buffer = bytearray(_READ_BYTES)
+    while file.readinto(buffer):
+        pass
 
 
 def _bits(base: str) -> np.ndarray:

@@ -108,9 +108,10 @@ class SegmentCache:
                 evict(folder, self.capacity, room=segment.nbytes)
                 size = write_file(path, segment_id, segment)
             self._written(folder, size)
-        except OSError as error:
+        except (OSError, MemoryError) as error:
             self.counts.unsaved += 1
-            reason = os.strerror(error.errno) if error.errno else str(error)
+            number = getattr(error, "errno", None)
+            reason = os.strerror(number) if number else str(error)
             self.counts.note(f"not saved in the local cache {folder}: {reason}")
 
     def discard(self, segment_id: str) -> None:

@@ -23,7 +23,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from watersmeet.rows.ipc import file_content
+from watersmeet.rows import ipc
 from watersmeet.state.cache.checksum import CHECKSUM_BYTES, checksum
 from watersmeet.state.cache.eviction import temporary_affixes
 from watersmeet.state.segment import Segment
@@ -56,7 +56,7 @@ def write_file(path: str, segment_id: str, segment: Segment) -> int:
         # Append, to a file that is empty: a file that was truncated is flushed to the disk when it
         # is closed (ext4 does so), which takes ten times as long.
         with pa.OSFile(temporary, "ab") as sink:
-            sink.write(file_content(batch))
+            ipc.write_file(batch, sink)
         with open(temporary, "r+b") as file:
             written = checksum(_mapped(file.fileno()), _label(segment_id))
             file.seek(0, os.SEEK_END)
