@@ -124,8 +124,9 @@ def located(stored: Ints, codes: Ints) -> tuple[Ints, Ints, Ints]:
 def master_counts(table: TableShard, codes: Ints) -> Ints:
     """How many rows each of some different codes has, which ascend."""
     counts = np.zeros(len(codes), dtype=np.int64)
-    for _, positions, low, high in _ranges(table, codes):
+    for partition, positions, low, high in _ranges(table, codes):
         counts[positions] += high - low
+        del partition
     return counts
 
 
@@ -135,14 +136,17 @@ def master_rows(table: TableShard, codes: Ints, *, piece: int) -> Iterator[pa.Re
         for _, places in spread(low, high, PIECE):
             for run in runs(row_bytes(partition.rows, places), len(places), piece):
                 yield partition.rows.take(pa.array(places[run]))
+        del partition
 
 
 def _ranges(table: TableShard, codes: Ints) -> Iterator[tuple[Segment, Ints, Ints, Ints]]:
     """For each partition that may hold some codes: itself, the positions of the codes that it
-    holds, and where they are in it."""
+    holds, and where they are in it. Whoever has used it drops it, so that it is not mapped any more
+    when the next one is."""
     visits = Visits.of(table, codes)
     for number, low, high in zip(visits.partitions, visits.low, visits.high, strict=True):
         positions = visits.wanted[low:high]
         partition = table.partition(int(number))
         there, first, last = located(codes_of(partition.rows), codes[positions])
         yield partition, positions[there], first, last
+        del partition
