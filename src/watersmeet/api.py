@@ -14,6 +14,7 @@ from watersmeet.errors import PlanError, PredicateError, did_you_mean
 from watersmeet.plan import enrich as enriching
 from watersmeet.plan.calls import as_in, warn
 from watersmeet.plan.equi import EquiPlan
+from watersmeet.plan.event_time import unmatched_without_time
 from watersmeet.plan.explain import explain
 from watersmeet.plan.family import plan_join
 from watersmeet.plan.join import JoinPlan
@@ -31,7 +32,7 @@ from watersmeet.spark.table_identity import relisted
 from watersmeet.spec.budget import Budget
 from watersmeet.spec.enrich import TABLE_NAME, EnrichHow, EnrichTuning
 from watersmeet.spec.equi import Violations
-from watersmeet.spec.join import Goal, How
+from watersmeet.spec.join import Goal, How, JoinSpec
 from watersmeet.spec.predicate import PredicateFunction
 from watersmeet.spec.stream import Arrival, Punctuation, StreamSpec
 from watersmeet.spec.tuning import Tuning
@@ -321,6 +322,7 @@ def plan(
         sizes.parse(budget.memory, argument="budget: memory", least=sizes.LEAST)
     session.check(streams[0].df.sparkSession)
     _warn_of_crowding(planned)
+    _warn_of_lacking_times(planned.spec)
     if isinstance(planned, RingPlan) and planned.unconnected is not None:
         warn(f"{planned.spec.name}: {planned.unconnected}")
     return Plan(planned, tuple(streams))
@@ -330,6 +332,12 @@ def _warn_of_crowding(planned: JoinPlan) -> None:
     crowded = crowding(planned.policy.shards, planned.policy.cores)
     if crowded is not None and planned.spec.streaming:
         warn(f"{planned.spec.name}: {crowded}.")
+
+
+def _warn_of_lacking_times(spec: JoinSpec) -> None:
+    lacking = unmatched_without_time(spec)
+    if lacking is not None:
+        warn(f"{spec.name}: `event_time` is {lacking}.")
 
 
 def _check_list(streams: Any) -> None:
@@ -404,7 +412,9 @@ def join(*args: Any, **kwargs: Any) -> DataFrame:
         stream's, by its name, or ``"greatest"``. By default an inner join's is the greatest, and
         other joins have none. Spark's watermark is then held back by the window of that stream
         (with ``"greatest"``, by the windows of the streams that the join preserves): what follows
-        in the same query waits that much longer.
+        in the same query waits that much longer. In an outer join, name a stream that is
+        preserved (of a full join ``"greatest"``): rows without a row of the stream that is named
+        have a null ``event_time``, and a window drops them.
 
     Returns
     -------

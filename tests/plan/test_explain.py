@@ -159,22 +159,46 @@ def test_only_semi_and_anti_joins_forget_a_row_of_the_first_stream_at_its_first_
 
 
 @pytest.mark.parametrize(
-    ("how", "why"),
+    ("how", "why", "whose"),
     [
-        ("left", "only when the watermark has passed its time"),
-        ("right", "only when the watermark has passed its time"),
-        ("full", "only when the watermark has passed its time"),
-        ("anti", "only when the watermark has passed its time"),
-        ("semi", "first match long after its own time"),
+        ("left", "only when the watermark has passed its time", "views"),
+        ("right", "only when the watermark has passed its time", "clicks"),
+        ("full", "only when the watermark has passed its time", "greatest"),
+        ("anti", "only when the watermark has passed its time", "views"),
+        ("semi", "first match long after its own time", "views"),
     ],
 )
-def test_joins_that_do_not_carry_event_time_on_say_why(how: str, why: str) -> None:
+def test_joins_that_do_not_carry_event_time_on_say_why_and_whose_to_take(
+    how: str, why: str, whose: str
+) -> None:
     text = explained(how=how)
 
     assert "event time: not carried on" in text
     assert why in text
     assert "`event_time`" not in text
-    assert "event_time='views' carries it on" in text
+    assert f"event_time='{whose}' carries it on" in text
+    assert "without a match" not in explained(how=how, event_time=whose)
+    assert f"event_time='{whose}' adds it" in explained(batch(VIEWS), batch(CLICKS), how=how)
+
+
+@pytest.mark.parametrize(
+    ("how", "event_time", "lacking"),
+    [
+        ("left", "clicks", "views without a match in clicks"),
+        ("right", "views", "clicks without a match in views"),
+        ("full", "views", "clicks without a match in views"),
+        ("full", "clicks", "views without a match in clicks"),
+    ],
+)
+def test_results_without_an_event_time_are_warned_of(
+    how: str, event_time: str, lacking: str
+) -> None:
+    text = explained(how=how, event_time=event_time)
+
+    assert (
+        f"WARNING: null for rows of {lacking}; a window drops them; event_time='greatest' keeps "
+        "them"
+    ) in text
 
 
 def test_a_join_that_holds_sparks_watermark_back_says_so() -> None:

@@ -325,6 +325,11 @@ def test_far_more_partitions_than_cores_are_warned_of(
         spark.conf.set("spark.sql.shuffle.partitions", 2)
 
 
+def test_results_without_an_event_time_are_warned_of(rates: DataFrame) -> None:
+    with pytest.warns(UserWarning, match="null for rows of a without a match in b"):
+        join(rates, how="left", event_time="b")
+
+
 def test_streams_and_plans_are_shown_in_words(rates: DataFrame) -> None:
     a, b = timed(rates, "a"), timed(rates, "b")
     shown = "<streaming 'a', time='timestamp', columns: timestamp, value, name, day>"

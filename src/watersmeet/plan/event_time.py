@@ -55,6 +55,30 @@ def _check_timed(streams: Sequence[StreamSpec], given: str) -> None:
         )
 
 
+def suggested(spec: JoinSpec) -> str:
+    """Whose time every result has, to name it as ``event_time``."""
+    if spec.how == "full":
+        return GREATEST
+    return spec.streams[-1 if spec.how == "right" else 0].name
+
+
+def unmatched_without_time(spec: JoinSpec) -> str | None:
+    """Which results have no event time, in words; None, if all have one."""
+    if spec.event_time in (None, GREATEST):
+        return None
+    preserved = [
+        stream.name
+        for stream, kept in zip(spec.streams, spec.preserved, strict=True)
+        if kept and stream.name != spec.event_time
+    ]
+    if not preserved:
+        return None
+    return (
+        f"null for rows of {' and '.join(preserved)} without a match in {spec.event_time}; a "
+        f"window drops them; event_time={GREATEST!r} keeps them"
+    )
+
+
 def check_hold(spec: JoinSpec) -> None:
     """Can Spark's watermark be held back for this join?"""
     if not spec.streaming or spec.event_time is None:

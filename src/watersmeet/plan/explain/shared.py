@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import permutations
 
 from watersmeet import durations
+from watersmeet.plan.event_time import suggested, unmatched_without_time
 from watersmeet.plan.explain.tree import Node
 from watersmeet.plan.join import JoinPlan
 from watersmeet.plan.policy import crowding
@@ -74,26 +75,31 @@ def event_time(spec: JoinSpec) -> Node:
         whose = "the greatest of the times"
         if spec.event_time not in (None, GREATEST):
             whose = f"the time of {spec.event_time}"
-        held = [
-            Node(
-                f"Spark's watermark is held back by {durations.format(spec.hold)}: what follows "
-                "waits that much longer; the join does not"
+        nodes = []
+        if spec.hold and spec.streaming:
+            held = durations.format(spec.hold)
+            nodes.append(
+                Node(
+                    f"Spark's watermark is held back by {held}: what follows waits that much "
+                    "longer; the join does not"
+                )
             )
-        ]
-        carried = f"event time: carried on as `{EVENT_TIME}`, {whose}; {use}"
-        return Node(carried, held if spec.hold and spec.streaming else [])
+        lacking = unmatched_without_time(spec)
+        if lacking is not None:
+            nodes.append(Node(f"WARNING: {lacking}"))
+        return Node(f"event time: carried on as `{EVENT_TIME}`, {whose}; {use}", nodes)
     if spec.how == "inner":
         untimed = ", ".join(stream.name for stream in spec.streams if stream.time is None)
         return Node(f"event time: not carried on, as there is no time in: {untimed}")
     if not spec.streaming:
-        return Node(f"event time: no `{EVENT_TIME}`; event_time='{spec.streams[0].name}' adds it")
+        return Node(f"event time: no `{EVENT_TIME}`; event_time='{suggested(spec)}' adds it")
     why = (
         "a row may find its first match long after its own time"
         if spec.how == "semi"
         else "an unmatched row is emitted only when the watermark has passed its time"
     )
     return Node(
-        f"event time: not carried on: {why}; event_time='{spec.streams[0].name}' carries it on, "
+        f"event time: not carried on: {why}; event_time='{suggested(spec)}' carries it on, "
         "and holds Spark's watermark back"
     )
 
