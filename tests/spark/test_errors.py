@@ -162,6 +162,39 @@ MISTAKES: dict[str, tuple[Callable[[DataFrame], Any], type[Exception], list[str]
         errors.TimeColumnError,
         ["time='end' has no watermark", "on 'timestamp'", 'F.window_time("window")'],
     ),
+    "another time than event_time behind a join": (
+        lambda df: wm.stream(join(df, how="left"), "c", time="a_timestamp", delay="1 second"),
+        errors.TimeColumnError,
+        ["'a_timestamp' has no watermark", "take time='event_time'", "give event_time='...'"],
+    ),
+    "the time of a stream with a watermark behind a join": (
+        lambda df: wm.stream(
+            wm.join(
+                [
+                    wm.stream(
+                        df.select("value", "timestamp").withWatermark("timestamp", "1 second"),
+                        "a",
+                        time="timestamp",
+                    ),
+                    timed(df, "b"),
+                ],
+                on="value",
+                within="1 minute",
+                how="anti",
+            ),
+            "c",
+            time="timestamp",
+        ),
+        errors.TimeColumnError,
+        ["time='timestamp' has no watermark", "take time='event_time'"],
+    ),
+    "a watermark behind a join": (
+        lambda df: wm.stream(
+            join(df, how="semi").withWatermark("timestamp", "1 second"), "c", time="timestamp"
+        ),
+        errors.TimeColumnError,
+        ["Leave out withWatermark('timestamp', ...)", "take time='event_time'"],
+    ),
     "negative duration": (
         lambda df: join(df, within="-1 minute"),
         errors.DurationError,

@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -133,3 +134,18 @@ def test_a_join_can_follow_a_left_join(spark: SparkSession, folder: Path) -> Non
     )
     wanted = minutes_of(micros(second.column("event_time")))
     assert_same_rows(run(minutes(chain, "event_time")), wanted)
+
+
+@pytest.mark.parametrize("how", ["inner", "left"])
+def test_a_watermark_behind_a_join_ends_the_query_at_its_start(
+    spark: SparkSession, folder: Path, how: str
+) -> None:
+    streams = [
+        stream(spark, folder, "views", "viewed"),
+        stream(spark, folder, "clicks", "clicked"),
+    ]
+    again = wm.join(streams, on="ad", within=WITHIN, how=how).withWatermark("viewed", DELAY)
+    with pytest.raises(StreamingQueryException) as caught:
+        run(minutes(again, "viewed"))
+    assert "TimeColumnError: withWatermark('viewed', ...) sets a second" in str(caught.value)
+    assert "give event_time='...'" in str(caught.value)

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from watersmeet import durations
 from watersmeet.errors import PlanError, PunctuationError, TimeColumnError
 from watersmeet.spark.counters import REPORT
+from watersmeet.spark.watermarks import JOIN, following
 from watersmeet.spec.stream import Column, Punctuation, StreamSpec, check_expected
 
 #: Where Spark notes that a column carries a watermark.
@@ -52,7 +53,7 @@ def describe(
             f"stream {name!r}: delay={delay!r} needs a time column: add time='...'"
         )
     lag = None if delay is None else durations.parse(delay, argument=f"delay of stream {name!r}")
-    own = watermark_delay(df, time) if time is not None and _watermarks(df) else None
+    own = watermark_delay(df, time) if time is not None and following(_analyzed(df)) else None
     if lag is not None and own is not None:
         raise TimeColumnError(
             f"stream {name!r}: column {time!r} already carries a watermark of "
@@ -102,11 +103,9 @@ def watermark_delay(df: DataFrame, column: str) -> int | None:
 
 
 def _check_watermarks(df: DataFrame, name: str, time: str | None, own: int | None) -> None:
-    """A query has one watermark, the least of all that are set in it. Of two that follow one
-    another, the first waits for the second, which gets no rows before the first has moved: both
-    stand still for ever, without an error. So there may be one only, and the time must be its
-    column."""
-    columns = _watermarks(df)
+    """Of two watermarks that follow one another none would ever move. So there may be one only,
+    and the time must be its column."""
+    columns = following(_analyzed(df))
     if len(columns) > 1:
         raise TimeColumnError(
             f"stream {name!r}: the DataFrame has two watermarks, one behind the other: on "
@@ -122,31 +121,20 @@ def _check_watermarks(df: DataFrame, name: str, time: str | None, own: int | Non
 
 
 def _remedy(df: DataFrame, column: str) -> str:
-    if "Aggregate" in _analyzed(df).toString():
+    plan = _analyzed(df).toString()
+    last, _, before = plan.partition(JOIN)
+    if before and "Aggregate" not in last and watermark_delay(df, column) is None:
+        return (
+            ". The DataFrame comes out of a join of Watersmeet's, after which Spark knows no other "
+            "event time than `event_time`: take time='event_time'. An inner join has that column; "
+            "give event_time='...', a stream's name, to any other join"
+        )
+    if "Aggregate" in plan:
         return (
             ". After an aggregation by window, take the window's time, which carries the "
             'watermark on: df.select(F.window_time("window").alias("time"), ...), time="time"'
         )
     return f": take {column!r} as time, or set the watermark on the other column instead of it"
-
-
-def _watermarks(df: DataFrame) -> list[str]:
-    """The columns on which the DataFrame has watermarks that follow one another, the last one
-    first. Streams that were united or joined may have one each: those are side by side."""
-    plan = _analyzed(df)
-    # Walking through the plan takes a call for each node, so it is looked at as text before.
-    return _followed(plan) if "EventTimeWatermark" in plan.toString() else []
-
-
-def _followed(plan: Any) -> list[str]:
-    children = plan.children()
-    below = [_followed(children.apply(i)) for i in range(children.size())]
-    longest = max(below, key=len, default=[])
-    return [plan.eventTime().name(), *longest] if _sets_watermark(plan) else longest
-
-
-def _sets_watermark(plan: Any) -> bool:
-    return str(plan.nodeName()) == "EventTimeWatermark"
 
 
 def _analyzed(df: DataFrame) -> Any:

@@ -1,4 +1,5 @@
-"""At its start, a query that does not fit its checkpoint is refused.
+"""At its start, a query that does not fit its checkpoint is refused; and one that sets a second
+watermark behind a join.
 
 Spark runs nothing of a join before there are new rows, and only then a shard finds state of
 another query. So a listener looks when a query starts. It is called before ``start`` returns, and
@@ -35,6 +36,7 @@ from pyspark.sql import SparkSession
 from watersmeet.errors import StateError
 from watersmeet.spark.checkpoint import Checkpoint, check
 from watersmeet.spark.shards import REACH
+from watersmeet.spark.watermarks import behind_join
 from watersmeet.state.manifest import FORMAT
 
 #: The note's name in the folder of the checkpoint.
@@ -107,8 +109,13 @@ class _Starts:
 def compare(spark: SparkSession, execution: Any) -> None:
     """Compare a query, which is being started, with its checkpoint. End it if that is another
     one's. If it has fewer slices, tell it how many it must reach."""
-    operators = operators_in(execution.analyzedPlan().toString())
+    plan = execution.analyzedPlan()
+    operators = operators_in(plan.toString())
     if not operators:
+        return
+    column = behind_join(plan)
+    if column is not None:
+        _end(spark, execution, f"TimeColumnError: {_two_watermarks(column)}")
         return
     checkpoint = Checkpoint(spark, execution.resolvedCheckpointRoot())
     note = f"{checkpoint.folder}/{NOTE}"
@@ -129,6 +136,15 @@ def compare(spark: SparkSession, execution: Any) -> None:
             execution.sparkSessionForStream().conf().set(REACH, str(most))
             operators = reaching
     checkpoint.files.write(note, _text(operators))
+
+
+def _two_watermarks(column: str) -> str:
+    return (
+        f"withWatermark({column!r}, ...) sets a second watermark, behind a join that has one. They "
+        "would hold each other back: nothing would ever come out. Leave it out, and take "
+        "`event_time` for windows. An inner join has that column; give event_time='...', a "
+        "stream's name, to any other join."
+    )
 
 
 def _text(operators: list[Watched]) -> str:

@@ -1,0 +1,63 @@
+"""The watermarks that are set in a plan of Spark's.
+
+A query has one watermark, the least of all that are set in it. Of two that follow one another, with
+a stateful operator between them, the first waits for the second, which gets no rows before the
+first has moved: both stand still for ever, without an error.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from watersmeet.spark.metrics import observation_name
+
+_SETS = "EventTimeWatermark"
+_OBSERVES = "CollectMetrics"
+#: What starts the description of a join of ours in a plan.
+JOIN = f"{_OBSERVES} {observation_name('')}"
+
+
+def following(plan: Any) -> list[str]:
+    """The columns on which watermarks are set that follow one another, the last one first. Streams
+    that were united or joined may have one each: those are side by side."""
+    # Walking through the plan takes a call for each node, so it is looked at as text before.
+    return _following(plan) if _SETS in plan.toString() else []
+
+
+def behind_join(plan: Any) -> str | None:
+    """A column on which a watermark is set behind a join of ours that has one before it."""
+    text = plan.toString()
+    return _behind_join(plan, None) if -1 < text.find(_SETS) < text.rfind(JOIN) else None
+
+
+def _following(plan: Any) -> list[str]:
+    longest: list[str] = max(map(_following, _children(plan)), key=len, default=[])
+    return [_column(plan), *longest] if _sets(plan) else longest
+
+
+def _behind_join(plan: Any, last: str | None) -> str | None:
+    """``last`` is the column of the last watermark that follows the plan."""
+    if last is not None and _is_join(plan):
+        return last if _following(plan) else None
+    if _sets(plan):
+        last = _column(plan)
+    found = (_behind_join(child, last) for child in _children(plan))
+    return next((column for column in found if column is not None), None)
+
+
+def _is_join(plan: Any) -> bool:
+    observes = str(plan.nodeName()) == _OBSERVES
+    return observes and str(plan.name()).startswith(observation_name(""))
+
+
+def _sets(plan: Any) -> bool:
+    return str(plan.nodeName()) == _SETS
+
+
+def _column(plan: Any) -> str:
+    return str(plan.eventTime().name())
+
+
+def _children(plan: Any) -> list[Any]:
+    children = plan.children()
+    return [children.apply(i) for i in range(children.size())]
