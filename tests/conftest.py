@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -42,18 +43,20 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.fixture
-def run_document(spark: SparkSession, tmp_path: Path) -> Callable[[Path], int]:
+def run_document(spark: SparkSession, tmp_path: Path) -> Callable[..., int]:
     """Runs a document's Python blocks, top to bottom; gives how many there were.
 
     The blocks share their names. They find ``spark``, the streams ``views_df``, ``clicks_df``
     and ``sales_df`` with a few rows, and, new for each block, the folders ``out`` and
-    ``ck``. Queries that a block started are stopped when they have read the rows.
+    ``ck``. Queries that a block started are stopped when they have read the rows. A dict of
+    ``names`` replaces some of what they find, and gets all that they define.
     """
 
-    def run(document: Path) -> int:
+    def run(document: Path, names: dict[str, Any] | None = None) -> int:
         blocks = _BLOCK.findall(document.read_text())
         partitions = spark.conf.get("spark.sql.shuffle.partitions")
-        names = {"spark": spark, **_streams(spark, tmp_path)}
+        names = {} if names is None else names
+        names |= {"spark": spark, **_streams(spark, tmp_path), **names}
         try:
             for number, block in enumerate(blocks):
                 folder = tmp_path / f"block-{number}"
