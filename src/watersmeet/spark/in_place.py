@@ -30,7 +30,7 @@ from watersmeet.rows.shard import Shard
 from watersmeet.rows.types import canonical_rows
 from watersmeet.rows.widths import sliced
 from watersmeet.spark import counters
-from watersmeet.spark.exits import Results, report_row, with_report
+from watersmeet.spark.exits import Results, with_last_report
 from watersmeet.spark.metrics import observation_name
 from watersmeet.spark.places import with_places, without_places
 from watersmeet.spark.python import Travelling, briefly
@@ -101,15 +101,19 @@ class InPlace(Travelling):
         state = self.operator.open(learned.store, Shard(), self.cache)
         counted = self.operator.counters()
         results = self.operator.step(self._chunks(batches), None, state, counted)
-        for rows in Results(self.operator.output, _RESULT_ROWS).batches(results, first=True):
-            yield with_report(rows)
-        assert not state.waits, "a row that waits needs state"
-        state.commit()
-        self.operator.report(state, counted)
-        if not _tells(learned):
-            counted.without_kept()
-        counted.step_ms = round((time.perf_counter() - began) * 1000)
-        yield report_row(self.operator.output, counters.report(counted, self.operator))
+
+        def committed() -> str:
+            """What the step did, once what it has learned is kept."""
+            assert not state.waits, "a row that waits needs state"
+            state.commit()
+            self.operator.report(state, counted)
+            if not _tells(learned):
+                counted.without_kept()
+            counted.step_ms = round((time.perf_counter() - began) * 1000)
+            return counters.report(counted, self.operator)
+
+        rows = Results(self.operator.output, _RESULT_ROWS).batches(results, first=True)
+        yield from with_last_report(rows, self.operator.output, committed)
 
     def _chunks(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Chunk]:
         """The rows, a bounded amount at a time."""

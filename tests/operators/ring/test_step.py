@@ -276,9 +276,11 @@ def test_another_order_is_advised_once_it_is_measured(tmp_path: Path) -> None:
     assert "times fewer partial results" in note
 
 
-@pytest.mark.parametrize("names", ["ab", "abc"])
+@pytest.mark.parametrize(
+    ("names", "how"), [("ab", "inner"), ("abc", "inner"), ("ab", "left"), ("ab", "anti")]
+)
 def test_another_number_of_slices_is_advised_once_it_is_measured(
-    tmp_path: Path, names: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, names: str, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given predicates that take a hundred times as long as it takes to send a row,
     class Clock:
@@ -299,7 +301,8 @@ def test_another_number_of_slices_is_advised_once_it_is_measured(
     # when they run in one slice of four, or in all of them,
     for number in (1, 4):
         tuning = wm.Tuning(slices=number)
-        join = joined(tmp_path / str(number), names, where=where, shards=4, tuning=tuning)
+        asked: dict[str, Any] = {"where": where, "how": how, "shards": 4, "tuning": tuning}
+        join = joined(tmp_path / str(number), names, **asked)
         notes[number] = []
         for second in range(3):
             some = rows(*((n, second) for n in range(40)))

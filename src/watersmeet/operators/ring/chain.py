@@ -80,7 +80,7 @@ class HopLayout:
     @property
     def advised(self) -> int | None:
         """The input of the next hop that takes what this one has measured, if any."""
-        return 0 if self.count > 2 and not self.last else None
+        return None if self.last else 0
 
 
 def hops_of(layout: RingLayout) -> list[HopLayout]:
@@ -116,7 +116,7 @@ def _marking(layout: RingLayout, marked: int) -> list[HopLayout]:
     other = 1 - marked
     policy = layout.policy
     home, everywhere = Home(policy.dealt), Everywhere(policy.reached)
-    stored, finds, probing = range(3)
+    stored, finds, probing = range(1, 4)
     inlets = {
         other: Inlet(_name(layout, other), (other,), new=True, stored=True, onward=probing),
         marked: Inlet(
@@ -139,11 +139,12 @@ def _marking(layout: RingLayout, marked: int) -> list[HopLayout]:
             2,
             (marked,),
             (
+                Inlet("measurements", (), measurements=True),
                 Inlet("stored", (marked,), stored=True),
                 Inlet("finds", (marked, other), marks=True),
                 Inlet("probing", (other,), probes=marked, found=RESULTS),
             ),
-            (home, home, everywhere),
+            (First(), home, home, everywhere),
         ),
     ]
 

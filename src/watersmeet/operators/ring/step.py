@@ -314,7 +314,7 @@ class HopStep:
         state, measured = self._state, self._measured
         if state.shard.number:
             return
-        if self._hop.number == 0 and self._layout.marked is None and any(self._arrived):
+        if self._hop.number == 0 and any(self._arrived):
             rows = state.learn_rows(self._arrived)
             measured = Measurements(rows, row_bytes=self._bytes / max(1, self._received))
         if measured is None:
