@@ -211,6 +211,7 @@ def test_a_join_that_holds_sparks_watermark_back_says_so() -> None:
 def test_the_last_unmatched_rows_wait_for_the_watermark() -> None:
     assert "when the input ends (availableNow, a pause)" in explained(how="anti")
     assert "`unproven` in the metrics" in explained(how="anti")
+    assert "end every stream with a row that is more than 5 min 20 s later" in explained(how="anti")
     assert "when the input ends" not in explained(how="inner")
 
 

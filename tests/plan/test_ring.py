@@ -207,7 +207,9 @@ def test_streams_that_no_condition_connects_are_told() -> None:
 def test_explain_shows_slices_hops_and_state() -> None:
     text = explain(plan(how="left", tuning=wm.Tuning(slices=2, draining=3)))
     assert "when the input ends (availableNow, a pause)" in text
+    assert "is more than 12 s later than all others" in text
     assert "(similar(a, b))" in text
+    assert "a row of a matches rows of b from 10 s before it to 10 s after it" in text
     assert "slices: 2 of 4 shards" in text
     assert "still sent to 3" in text
     assert "hop 1 stores b: probed by new rows of a" in text

@@ -16,6 +16,7 @@ from watersmeet.plan.explain.shared import (
     described,
     event_time,
     expected_rows,
+    in_words,
     keys,
     time_of,
     waiting,
@@ -58,22 +59,7 @@ def _condition(spec: EquiSpec) -> Node:
     if spec.where is not None:
         terms.append(f"({spec.where})")
     nodes = [Node(term if i == 0 else f"AND {term}") for i, term in enumerate(terms)]
-    return Node("condition", [*nodes, *_in_words(spec)])
-
-
-def _in_words(spec: EquiSpec) -> list[Node]:
-    """Windows of two streams, as seen from a row of the first one: which is easy to invert."""
-    if len(spec.streams) > 2:
-        return []
-    (first, other), (after, before) = spec.streams, spec.windows
-    if after is None or before is None:
-        return []
-    return [
-        Node(
-            f"that is, a row of {first.name} matches rows of {other.name} from "
-            f"{durations.format(before)} before it to {durations.format(after)} after it"
-        )
-    ]
+    return Node("condition", [*nodes, *in_words(spec)])
 
 
 def _stream(spec: EquiSpec, position: int) -> Node:

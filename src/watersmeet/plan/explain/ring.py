@@ -9,6 +9,7 @@ from watersmeet.plan.explain.shared import (
     described,
     event_time,
     expected_rows,
+    in_words,
     time_of,
     waiting,
     watermark,
@@ -43,6 +44,7 @@ def _condition(plan: RingPlan) -> Node:
     predicates = list(dict.fromkeys(each.text for each in plan.conditions.predicates))
     terms = [*(f"({text})" for text in spec.conditions), *window_terms(spec)]
     nodes = [Node(term if i == 0 else f"AND {term}") for i, term in enumerate(terms)]
+    nodes += in_words(spec)
     if overlaps:
         by = [Node(overlap.text) for overlap in overlaps]
         nodes.append(Node("stored rows are searched, in each slice, by time and by", by))

@@ -60,7 +60,22 @@ def waiting(spec: JoinSpec) -> list[Node]:
         Node(
             "when the input ends (availableNow, a pause), the last of these wait in the state "
             "until later rows of every stream move the watermark; `unproven` in the metrics "
-            "counts them"
+            "counts them",
+            _flush(spec),
+        )
+    ]
+
+
+def _flush(spec: JoinSpec) -> list[Node]:
+    """How the last unmatched rows of a finite input are made to leave."""
+    windows = [window for window in spec.windows if window is not None]
+    if not windows or not all(stream.time for stream in spec.streams):
+        return []
+    later = durations.format(max(windows) + spec.delay)
+    return [
+        Node(
+            f"to get them, end every stream with a row that is more than {later} later than all "
+            "others, with a key or values that match nothing; or join batch DataFrames"
         )
     ]
 
@@ -138,6 +153,21 @@ def window_terms(spec: JoinSpec) -> list[str]:
             times = f"{time_of(spec.streams[late])} - {time_of(spec.streams[early])}"
             terms.append(f"{times} <= {durations.format(window)}")
     return terms
+
+
+def in_words(spec: JoinSpec) -> list[Node]:
+    """Windows of two streams, as seen from a row of the first one: which is easy to invert."""
+    if len(spec.streams) > 2:
+        return []
+    (first, other), (after, before) = spec.streams, spec.windows
+    if after is None or before is None:
+        return []
+    return [
+        Node(
+            f"that is, a row of {first.name} matches rows of {other.name} from "
+            f"{durations.format(before)} before it to {durations.format(after)} after it"
+        )
+    ]
 
 
 def keys(spec: EquiSpec) -> Node:
