@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -40,12 +41,21 @@ def stream(spark: SparkSession, folder: Path, name: str, time: str) -> wm.Stream
     return wm.stream(read(spark, folder / name), name, time=time, delay=DELAY)
 
 
-def joined(spark: SparkSession, folder: Path, how: str, event_time: str) -> DataFrame:
+def joined(
+    spark: SparkSession, folder: Path, how: str, event_time: str | None, *, keyless: bool = False
+) -> DataFrame:
     streams = [
         stream(spark, folder, "views", "viewed"),
         stream(spark, folder, "clicks", "clicked"),
     ]
-    return wm.join(streams, on="ad", within=WITHIN, how=how, event_time=event_time)
+    what: dict[str, Any] = {"on": "ad"}
+    if keyless:
+        what = {"where": wm.predicate(_equal, "views", "clicks")}
+    return wm.join(streams, **what, within=WITHIN, how=how, event_time=event_time)
+
+
+def _equal(views: pa.Table, clicks: pa.Table) -> pa.ChunkedArray:
+    return pc.equal(views["ad"], clicks["ad"])
 
 
 def accepted(spark: SparkSession, folder: Path, name: str) -> pa.Table:
@@ -69,19 +79,20 @@ def minutes_of(times: pa.ChunkedArray) -> pa.Table:
 
 
 @pytest.mark.parametrize(
-    ("how", "event_time"),
+    ("how", "event_time", "keyless"),
     [
-        ("inner", "clicks"),
-        ("left", "views"),
-        ("left", "greatest"),
-        ("right", "clicks"),
-        ("full", "greatest"),
-        ("semi", "views"),
-        ("anti", "greatest"),
+        ("inner", "clicks", False),
+        ("left", "views", False),
+        ("left", "greatest", False),
+        ("right", "clicks", False),
+        ("full", "greatest", False),
+        ("semi", "views", False),
+        ("anti", "greatest", False),
+        ("left", "views", True),
     ],
 )
 def test_an_aggregation_after_any_join_gets_every_row(
-    spark: SparkSession, folder: Path, how: str, event_time: str
+    spark: SparkSession, folder: Path, how: str, event_time: str, keyless: bool
 ) -> None:
     result = sql_join(
         {
@@ -98,7 +109,8 @@ def test_an_aggregation_after_any_join_gets_every_row(
     shown = [name for name in columns[event_time] if name in result.column_names]
     wanted = minutes_of(pc.max_element_wise(*(micros(result.column(name)) for name in shown)))
     assert wanted.num_rows >= 6
-    assert_same_rows(run(minutes(joined(spark, folder, how, event_time), "event_time")), wanted)
+    ours = joined(spark, folder, how, event_time, keyless=keyless)
+    assert_same_rows(run(minutes(ours, "event_time")), wanted)
 
 
 def test_sparks_own_left_join_gives_the_same_windows(spark: SparkSession, folder: Path) -> None:
@@ -140,11 +152,7 @@ def test_a_join_can_follow_a_left_join(spark: SparkSession, folder: Path) -> Non
 def test_a_watermark_behind_a_join_ends_the_query_at_its_start(
     spark: SparkSession, folder: Path, how: str
 ) -> None:
-    streams = [
-        stream(spark, folder, "views", "viewed"),
-        stream(spark, folder, "clicks", "clicked"),
-    ]
-    again = wm.join(streams, on="ad", within=WITHIN, how=how).withWatermark("viewed", DELAY)
+    again = joined(spark, folder, how, None).withWatermark("viewed", DELAY)
     with pytest.raises(StreamingQueryException) as caught:
         run(minutes(again, "viewed"))
     assert "TimeColumnError: withWatermark('viewed', ...) sets a second" in str(caught.value)

@@ -12,6 +12,10 @@ value in the micro-batch before. A combination leaves when its last row arrives,
 - An unmatched row of stream i leaves as soon as time + W(i) <= w, and w' had not come that far: its
   time is above w' - W(i). What it has matched of other streams is above w' - K.
 
+A join without a key has several operators, one behind the other. That changes nothing: rows pass
+through all of them in one micro-batch, and all work by the same w. The last one knows which rows
+are unmatched, and takes a step whenever w has moved, also without rows.
+
 So Spark's watermark is *held back* behind the join's, by the longest of these times: it is then
 w' - K(i) or less when such a row leaves. What follows gives its windows out later by as much, as
 after Spark's own outer join. The join itself waits for nothing.

@@ -7,8 +7,10 @@ import datetime as dt
 import random
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
+import watersmeet as wm
 from watersmeet.spec.budget import Budget
 from watersmeet.testing import LocalJoin, LocalStream
 
@@ -24,6 +26,18 @@ CASES = [
     *(("inner", 3, event_time) for event_time in ("greatest", "c")),
     *(("left", 3, event_time) for event_time in ("greatest", "a", "b", "c")),
 ]
+#: Joins without a key: an unmatched row is known as such in the last of their hops.
+KEYLESS = [
+    *(("left", 2, event_time) for event_time in ("greatest", "a", "b")),
+    ("right", 2, "b"),
+    ("semi", 2, "a"),
+    ("anti", 2, "a"),
+    *(("inner", 3, event_time) for event_time in ("greatest", "c")),
+]
+
+
+def equal(a: pa.Table, b: pa.Table) -> pa.ChunkedArray:
+    return pc.equal(a["k"], b["k"])
 
 
 def batch(dice: random.Random, number: int) -> pa.Table:
@@ -36,14 +50,16 @@ def batch(dice: random.Random, number: int) -> pa.Table:
     )
 
 
-def run(seed: int, how: str, count: int, event_time: str) -> tuple[int, list[int]]:
+def run(
+    seed: int, how: str, count: int, event_time: str, *, keyless: bool
+) -> tuple[int, list[int]]:
     """How far Spark's watermark is held back, and how far results of a random run are behind the
     join's own one of the micro-batch before."""
     dice, names = random.Random(seed), "abc"[:count]
-    early = how == "left" and count == 2 and seed % 2 == 1
+    early = how == "left" and count == 2 and seed % 2 == 1 and not keyless
     join = LocalJoin(
         {name: LocalStream(pa.schema(TYPES), time="t", delay="8 seconds") for name in names},
-        on="k",
+        **({"where": wm.predicate(equal, "a", "b")} if keyless else {"on": "k"}),
         within={name: f"{dice.choice([5, 20, 40])} seconds" for name in names},
         how=how,
         event_time=event_time,
@@ -65,13 +81,16 @@ def run(seed: int, how: str, count: int, event_time: str) -> tuple[int, list[int
     return join.spec.hold, behind
 
 
-@pytest.mark.parametrize(("how", "count", "event_time"), CASES)
+@pytest.mark.parametrize(
+    ("keyless", "how", "count", "event_time"),
+    [*((False, *case) for case in CASES), *((True, *case) for case in KEYLESS)],
+)
 def test_no_result_is_behind_sparks_watermark_of_the_micro_batch_before(
-    how: str, count: int, event_time: str
+    keyless: bool, how: str, count: int, event_time: str
 ) -> None:
     needed = False
     for seed in range(30):
-        hold, behind = run(seed, how, count, event_time)
+        hold, behind = run(seed, how, count, event_time, keyless=keyless)
         assert all(late < hold for late in behind)
         needed |= hold == 0 or any(late >= 0 for late in behind)
         if needed and seed >= 3:
