@@ -7,6 +7,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import py4j
 import pyarrow as pa
@@ -22,7 +24,7 @@ from watersmeet.rows.route import ByKey
 from watersmeet.spark.capsule import Pack
 from watersmeet.spark.exits import Results
 from watersmeet.spark.processor import Processor
-from watersmeet.spark.python import HIDE_TRACEBACK, briefly, check_python
+from watersmeet.spark.python import HIDE_TRACEBACK, briefly, check_python, use_this_python
 from watersmeet.state.cache import SegmentCache
 
 
@@ -42,14 +44,30 @@ def bare(tmp_path: Path) -> Path:
 
 
 def test_a_python_of_this_machine_is_asked_what_it_lacks(bare: Path, tmp_path: Path) -> None:
-    check_python(sys.executable, paths="")
+    by = "PYSPARK_PYTHON"
+    check_python(sys.executable, by=by, paths="")
     with pytest.raises(SessionError) as caught:
-        check_python(str(bare), paths="")
+        check_python(str(bare), by=by, paths="")
     message = str(caught.value)
     assert f"PYSPARK_PYTHON is '{bare}', a Python that lacks watersmeet, pyarrow, " in message
-    assert f"so that {sys.executable} is used" in message
+    assert f"Unset PYSPARK_PYTHON, so that {sys.executable} is used" in message
     with pytest.raises(SessionError, match="does not run as a Python"):
-        check_python(str(tmp_path / "none"), paths="")
+        check_python(str(tmp_path / "none"), by=by, paths="")
+
+
+def test_a_python_that_a_setting_names_is_taken_too(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a local master, and a Python that a setting names, of which PySpark knows nothing,
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    named = {"spark.pyspark.python": str(bare)}
+    context = SimpleNamespace(master="local[2]", getConf=lambda: named, pythonExec="python3")
+    session: Any = SimpleNamespace(sparkContext=context)
+    # when a join is planned, then that is what workers run, and if it lacks something, the
+    # setting is named.
+    with pytest.raises(SessionError, match=r"spark\.pyspark\.python is .* lacks watersmeet"):
+        use_this_python(session)
+    assert context.pythonExec == str(bare)
 
 
 def test_a_worker_that_lacks_watersmeet_says_so(bare: Path) -> None:

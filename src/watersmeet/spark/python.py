@@ -28,6 +28,7 @@ Made = TypeVar("Made")
 #: What our functions import in a worker.
 NEEDED = ("watersmeet", "pyspark", "pyarrow", "polars", "numpy", "pandas", "google.protobuf")
 _VARIABLE = "PYSPARK_PYTHON"
+_SETTING = "spark.pyspark.python"
 _PROBE = """
 import importlib.util, json, sys
 def found(name):
@@ -54,20 +55,24 @@ def use_this_python(spark: SparkSession) -> None:
     context = spark.sparkContext
     if not on_this_machine(spark):
         return
-    chosen = os.environ.get(_VARIABLE) or context.getConf().get("spark.pyspark.python")
-    if chosen is None:
-        context.pythonExec = sys.executable
-    elif chosen != sys.executable:
-        check_python(chosen, paths=os.environ.get("PYTHONPATH", ""))
+    by = _VARIABLE
+    chosen = os.environ.get(_VARIABLE)
+    if not chosen:
+        # PySpark itself looks at the variable only.
+        by, chosen = _SETTING, context.getConf().get(_SETTING)
+        context.pythonExec = chosen or sys.executable
+    if chosen and chosen != sys.executable:
+        check_python(chosen, by=by, paths=os.environ.get("PYTHONPATH", ""))
 
 
 @cache
-def check_python(executable: str, *, paths: str) -> None:
-    """Refuse a Python, on this machine, that cannot run our functions. (``paths`` are where it
-    looks for packages besides its own: with others, it is asked again.)"""
+def check_python(executable: str, *, by: str, paths: str) -> None:
+    """Refuse a Python, on this machine, that cannot run our functions; ``by`` is the variable or
+    setting that names it. (``paths`` are where it looks for packages besides its own: with others,
+    it is asked again.)"""
     command = [executable, "-c", _PROBE, ",".join(NEEDED)]
     remedy = (
-        f"Unset {_VARIABLE}, so that {sys.executable} is used, which runs now; or install "
+        f"Unset {by}, so that {sys.executable} is used, which runs now; or install "
         "Watersmeet there too"
     )
     try:
@@ -75,16 +80,16 @@ def check_python(executable: str, *, paths: str) -> None:
         version, missing = json.loads(run.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise SessionError(
-            f"{_VARIABLE} is {executable!r}, which does not run as a Python: {error}. {remedy}."
+            f"{by} is {executable!r}, which does not run as a Python: {error}. {remedy}."
         ) from error
     if missing:
         raise SessionError(
-            f"{_VARIABLE} is {executable!r}, a Python that lacks {', '.join(missing)}. {remedy}."
+            f"{by} is {executable!r}, a Python that lacks {', '.join(missing)}. {remedy}."
         )
     if tuple(version) != sys.version_info[:2]:
         ours = ".".join(map(str, sys.version_info[:2]))
         raise SessionError(
-            f"{_VARIABLE} is {executable!r}, Python {'.'.join(map(str, version))}, and this one is "
+            f"{by} is {executable!r}, Python {'.'.join(map(str, version))}, and this one is "
             f"Python {ours}: Spark needs the same version in both. {remedy}."
         )
 
