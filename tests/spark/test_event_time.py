@@ -113,16 +113,21 @@ def test_an_aggregation_after_any_join_gets_every_row(
     assert_same_rows(run(minutes(ours, "event_time")), wanted)
 
 
-def test_sparks_own_left_join_gives_the_same_windows(spark: SparkSession, folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("how", "event_time", "time"), [("left", "views", "viewed"), ("right", "clicks", "clicked")]
+)
+def test_sparks_own_outer_join_gives_the_same_windows(
+    spark: SparkSession, folder: Path, how: str, event_time: str, time: str
+) -> None:
     views = read(spark, folder / "views").withWatermark("viewed", DELAY).alias("views")
     clicks = read(spark, folder / "clicks").withWatermark("clicked", DELAY).alias("clicks")
     condition = (
         f"views.ad = clicks.ad AND clicked >= viewed - INTERVAL {CLICK_WAITS} SECONDS "
         f"AND clicked <= viewed + INTERVAL {VIEW_WAITS} SECONDS"
     )
-    native = views.join(clicks, F.expr(condition), "leftOuter")
-    ours = minutes(joined(spark, folder, "left", "views"), "event_time")
-    assert_same_rows(run(ours), run(minutes(native, "viewed")))
+    native = views.join(clicks, F.expr(condition), f"{how}Outer")
+    ours = minutes(joined(spark, folder, how, event_time), "event_time")
+    assert_same_rows(run(ours), run(minutes(native, time)))
 
 
 def test_a_join_can_follow_a_left_join(spark: SparkSession, folder: Path) -> None:
