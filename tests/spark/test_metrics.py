@@ -129,6 +129,48 @@ def test_listeners_see_the_same_numbers(query: StreamingQuery) -> None:
         assert seen["a.state_rows"] + seen["b.state_rows"] == record.state_rows
 
 
+def test_sparks_own_numbers_are_those_that_the_guide_says(query: StreamingQuery) -> None:
+    reports = query.recentProgress
+    assert [report.numInputRows for report in reports] == [7, 3, 4, 2, 0]
+    states = [state for report in reports for state in report.stateOperators]
+    assert len(states) == len(reports)
+    assert {state.numRowsDroppedByWatermark for state in states} == {0}
+    assert sum(record.late for record in wm.metrics(query)) > 0
+    # One value for each of the two shards, however many rows it holds.
+    assert [state.numRowsTotal for state in states] == [2] * 5
+    assert [record.state_rows for record in wm.metrics(query)] == [5, 7, 4, 6, 2]
+
+
+def test_rows_that_wait_at_the_end_of_the_input_leave_after_a_later_row_of_each_stream(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    # Given an anti join that has read all there is, and waits,
+    for name, keys in (("a", [1, 2, 3]), ("b", [1])):
+        write(tmp_path / name, [rows_of([(key, at(key), key) for key in keys], **TYPES)])
+    streams = [
+        wm.stream(read(spark, tmp_path / name), name, time="t", delay="10 seconds") for name in "ab"
+    ]
+    plan = wm.plan(streams, on="k", within="20 seconds", how="anti")
+    assert "end every stream with a row that is more than 30 s later" in plan.explain()
+    assert unproven_after(plan, tmp_path) == 2
+    assert spark.read.schema("k long").parquet(str(tmp_path / "out")).count() == 0
+    # when a later row comes in each stream, then all but these leave.
+    for name, key in (("a", 8), ("b", 9)):
+        write(tmp_path / name, [rows_of([(key, at(34), key)], **TYPES)], first=1)
+    assert unproven_after(plan, tmp_path) == 1
+    assert {row.k for row in spark.read.parquet(str(tmp_path / "out")).collect()} == {2, 3}
+
+
+def unproven_after(plan: wm.Plan, folder: Path) -> int:
+    """How many rows wait for a proof when a query has read all there is, and has ended."""
+    writer = plan.dataframe().writeStream.option("checkpointLocation", str(folder / "ck"))
+    query = writer.trigger(availableNow=True).start(str(folder / "out"), format="parquet")
+    query.awaitTermination()
+    last = wm.metrics(query)[-1]
+    assert isinstance(last, wm.EquiMetrics)
+    return last.unproven
+
+
 def test_the_state_is_complete_when_only_one_shard_gets_data(
     spark: SparkSession, tmp_path: Path
 ) -> None:

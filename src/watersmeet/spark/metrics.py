@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from watersmeet.errors import PlanError
 from watersmeet.operators.base import JoinStreamCounters, Largest, StreamCounters
 from watersmeet.operators.enrich.counters import TABLE_VERSION, EnrichCounters
 from watersmeet.operators.equi.counters import EquiCounters, EquiStreamCounters
@@ -197,9 +198,20 @@ def metrics(given: StreamingQuery | StreamingQueryProgress) -> list[StepMetrics]
     Spark keeps the last 100 batches
     (``spark.sql.streaming.numRecentProgressUpdates``).
     """
-    recent = getattr(given, "recentProgress", None)
-    reports = [given] if recent is None else recent
-    return [record for report in reports for record in _records(report)]
+    if given is None:
+        raise PlanError(
+            "metrics: None is not a progress report. query.lastProgress is None until the first "
+            "micro-batch has ended; give the query itself, wm.metrics(query): until then its list "
+            "is empty."
+        )
+    if hasattr(given, "recentProgress"):
+        return [record for report in given.recentProgress for record in _records(report)]
+    if not hasattr(given, "observedMetrics"):
+        raise PlanError(
+            f"metrics: {type(given).__name__} is neither a query nor a progress report. Give what "
+            "df.writeStream...start() returns, query.lastProgress, or event.progress of a listener."
+        )
+    return list(_records(given))
 
 
 def _records(progress: Any) -> Iterator[StepMetrics]:
