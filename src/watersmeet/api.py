@@ -81,7 +81,8 @@ class Plan:
 
     def check(self, checkpoint: str) -> None:
         """Raise a StateError if the query that has used this ``checkpointLocation`` was another
-        one, which must be stopped. A query finds that out by itself only when new rows come."""
+        one, which must be stopped. A query finds that out when it starts, if it can; this reads
+        the state itself, however large it is, and starts nothing."""
         plan, frames = self.plan, [stream.df for stream in self.streams]
         if isinstance(plan, RingPlan):
             laid = ring.layout_of(plan.spec, plan.policy, plan.conditions, frames)
@@ -101,12 +102,18 @@ class Plan:
         return equi.build(plan.spec, plan.policy, plan.predicate, frames)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Enrichment:
     """A validated call of :func:`enrich` that has not run yet; made by :func:`plan_enrich`."""
 
     plan: enriching.EnrichPlan
     inputs: enriched.Inputs
+
+    def __repr__(self) -> str:
+        spec = self.plan.spec
+        stream, table = (each.name for each in spec.streams)
+        columns = ", ".join(self.schema.names)
+        return f"<{spec.how} enrichment of {stream!r} from {table!r}, columns: {columns}>"
 
     @property
     def schema(self) -> StructType:
@@ -386,7 +393,9 @@ def join(*args: Any, **kwargs: Any) -> DataFrame:
     where
         A condition of the match: SQL over columns qualified by stream name,
         ``"views.price < clicks.bid"``, or a Python function, made by :func:`predicate`; or a list
-        of these, which must all hold.
+        of these, which must all hold. SQL may use comparisons, arithmetic, ``in``, ``between``,
+        ``like``, ``rlike``, ``case``, ``coalesce``, ``cast``, and the usual functions of numbers,
+        strings, times, arrays and structs; ``docs/joins.md`` lists them all, under Conditions.
     name
         What metrics and the Spark UI call the join.
     goal

@@ -369,3 +369,7 @@ def test_streams_and_plans_are_shown_in_words(rates: DataFrame) -> None:
     assert repr(a) == shown
     plan = wm.plan([a, b], on="value", within="1 minute")
     assert repr(plan) == plan.explain()
+    names = rates.sparkSession.createDataFrame([(1, "one")], "value bigint, word string")
+    enrichment = wm.plan_enrich(a, names, on="value", how="left")
+    columns = "value, timestamp, name, day, word"
+    assert repr(enrichment) == f"<left enrichment of 'a' from 'table', columns: {columns}>"

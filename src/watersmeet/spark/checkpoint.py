@@ -1,8 +1,8 @@
 """What a stopped query has left in its checkpoint, read by Spark's state reader.
 
-A query finds out that it does not fit its checkpoint when a shard takes a step, so not before new
-rows come: planning does not know the checkpoint, and without new rows Spark plans no micro-batch.
-:func:`check` finds it out before the start.
+Planning does not know the checkpoint. A query that does not fit it is refused when it starts
+(:mod:`watersmeet.spark.start_check`), or else when a shard takes its first step. :func:`check`
+finds it out before the start.
 """
 
 from __future__ import annotations
