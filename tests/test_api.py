@@ -58,6 +58,24 @@ def test_a_call_that_does_not_fit_is_answered_with_one_that_does(
     assert error.value.__cause__ is None
 
 
+def test_what_belongs_to_spark_connect_is_refused() -> None:
+    frame, session = (
+        type(name, (), {"__module__": f"pyspark.sql.connect.{name.lower()}"})()
+        for name in ("DataFrame", "SparkSession")
+    )
+    with pytest.raises(wm.errors.SessionError, match="stream 'a': Watersmeet needs Spark classic"):
+        wm.stream(frame, "a")
+    with pytest.raises(wm.errors.SessionError, match="configure: Watersmeet needs Spark classic"):
+        wm.configure(session)
+
+
+def test_metrics_are_those_of_a_query_or_a_progress_report() -> None:
+    with pytest.raises(wm.errors.PlanError, match=r"None until the first .* wm\.metrics\(query\)"):
+        wm.metrics(None)  # type: ignore[arg-type]
+    with pytest.raises(wm.errors.PlanError, match="list is neither a query nor a progress report"):
+        wm.metrics([])  # type: ignore[arg-type]
+
+
 def test_a_warning_shows_the_line_that_has_called_us() -> None:
     # Given a function of ours, in a file of its own, that warns,
     ours: dict[str, Any] = {"__name__": "watersmeet.api", "warn": warn}

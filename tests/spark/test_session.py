@@ -30,6 +30,23 @@ def test_a_local_session_has_what_a_join_needs(spark: SparkSession) -> None:
     assert spark.conf.get("spark.python.unix.domain.socket.enabled") == "true"
 
 
+def test_a_local_session_without_java_says_what_is_needed(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "import watersmeet as wm; wm.local_session()"],
+        env={**os.environ, "JAVA_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 1
+    said = done.stderr.splitlines()[-1]
+    assert (
+        f"SessionError: local_session: Spark's JVM did not start, with JAVA_HOME, '{tmp_path}'"
+        in said
+    )
+    assert "needs Java 17 or newer" in said
+
+
 def test_configure_adds_the_settings_to_a_builder_of_your_own(spark: SparkSession) -> None:
     builder = wm.configure(SparkSession.Builder())
     assert {name: builder._options[name] for name in SETTINGS} == SETTINGS

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from watersmeet import durations
 from watersmeet.errors import PlanError, PunctuationError, TimeColumnError
+from watersmeet.spark.classic import refuse_connect
 from watersmeet.spark.counters import REPORT
 from watersmeet.spark.watermarks import JOIN, following
 from watersmeet.spec.stream import Column, Punctuation, StreamSpec, check_expected
@@ -30,6 +31,7 @@ def describe(
     distinct_keys: float | None = None,
 ) -> StreamSpec:
     """A DataFrame and what the user said about it, as plain data."""
+    refuse_connect(df, f"stream {name!r}")
     if not isinstance(df, DataFrame):
         package = type(df).__module__.partition(".")[0]
         kind = type(df).__name__ if package == "builtins" else f"{package}'s {type(df).__name__}"

@@ -9,9 +9,11 @@ from collections.abc import Mapping
 from typing import Any, cast, overload
 
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from watersmeet.errors import SessionError
+from watersmeet.spark.classic import refuse_connect
 from watersmeet.spark.python import on_this_machine, use_this_python
 from watersmeet.spark.warm import warm_up
 
@@ -63,7 +65,12 @@ def configure(
     afterwards win. A running session is given the same settings: all of them can be set at any
     time. (What also makes joins faster, but only before a JVM starts, is in the user's guide,
     under Settings.)
+
+    Other queries that the session starts later have the same settings: RocksDB is their state
+    store too, and where a Python function of yours fails, the traceback is longer, with PySpark's
+    own lines in it.
     """
+    refuse_connect(given, "configure")
     if isinstance(given, SparkSession):
         for name, value in SETTINGS.items():
             given.conf.set(name, value)
@@ -107,10 +114,24 @@ def local_session(
     builder = configure(builder)
     for setting, value in (config or {}).items():
         builder = builder.config(setting, value)
-    spark = builder.getOrCreate()
+    spark = _started(builder)
     _spare_forks(spark)
     warm_up(spark)
     return spark
+
+
+def _started(builder: SparkSession.Builder) -> SparkSession:
+    try:
+        return builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        if error.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+        java = os.environ.get("JAVA_HOME")
+        where = f"JAVA_HOME, {java!r}" if java else "`java` on the PATH, as JAVA_HOME is not set"
+        raise SessionError(
+            f"local_session: Spark's JVM did not start, with {where}; what it said is above. Spark "
+            "needs Java 17 or newer: install one, and set JAVA_HOME to its folder."
+        ) from error
 
 
 def _spare_forks(spark: SparkSession) -> None:
