@@ -12,8 +12,10 @@ EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 
 RUN_ALL = """
 import runpy, sys
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 SparkSession.stop = lambda self: None
+SparkContext.setLogLevel = lambda self, level: None  # all is shown that Spark shows by default
 for script in sys.argv[1:]:
     print("example:", script, flush=True)
     runpy.run_path(script, run_name="__main__")
@@ -33,3 +35,7 @@ def test_the_examples_run(tmp_path: Path) -> None:
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("example:") == len(EXAMPLES) > 0
+    shown = (done.stdout + done.stderr).splitlines()
+    assert not [line for line in shown if "doesn't contain key" in line]
+    noise = {line for line in shown if "TransformWithState" in line}
+    assert noise <= {"Starting Streaming TransformWithStateInPandas Python worker."}
