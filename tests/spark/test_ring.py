@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,9 @@ from tests.spark import relocation_process
 from tests.spark.driver import driver
 from tests.spark.streams import SECOND, at, events, read, run, table, without_end, write
 from watersmeet.rows.layout import keyless_layout
+from watersmeet.spark.checkpoint import Checkpoint
 from watersmeet.spark.encode import encoded
-from watersmeet.spark.start_check import NOTE
+from watersmeet.spark.start_check import EVERY, NOTE, Note
 from watersmeet.spec.stream import Column, StreamSpec
 
 pytestmark = pytest.mark.spark
@@ -157,7 +157,10 @@ def test_three_streams_go_on_with_fewer_slices_and_say_what_they_do(
     session.conf.set("spark.sql.shuffle.partitions", "3")
     session.conf.set("spark.sql.session.timeZone", "UTC")
     second = query(session, slices=1)
-    assert {slices for _, slices in json.loads(note.read_text())["joins"]} == {2}
+    # (The refused one had begun a micro-batch, which is run again with a slice in every shard.)
+    said = Note.read(note.read_text())
+    assert {join.slices for join in said.joins} == {EVERY}
+    assert [slices for _, slices in said.history] == [(EVERY,) * 3, (1,) * 3]
     # then together they have given everything once.
     assert min(sum(record.results for record in part) for part in (first, second)) > 0
     assert_same_rows(
@@ -172,6 +175,50 @@ def test_three_streams_go_on_with_fewer_slices_and_say_what_they_do(
     assert stored[0] == {"b"}
     assert stored[1] | stored[2] == {"a", "c"}
     assert sum(record.rows for record in second if record.join == hops[0]) > 60
+
+
+def test_an_interrupted_micro_batch_is_run_again_with_the_slices_that_it_had(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    # Given a left join with one slice, whose second micro-batch is interrupted when its state is
+    # written,
+    names, checkpoint, out = "ab", tmp_path / "checkpoint", tmp_path / "out"
+    folders = {name: write(tmp_path / name, BATCHES[name][:2]) for name in names}
+
+    def joined(slices: int | None) -> DataFrame:
+        inputs, tuned = streams(spark, folders, names), wm.Tuning(slices=slices)
+        return wm.join(inputs, where=CLOSE, within=within(names), how="left", tuning=tuned)
+
+    def interrupting(rows: DataFrame, batch: int) -> None:
+        if batch:
+            rows.count()
+            raise RuntimeError("interrupted")
+        rows.write.mode("append").parquet(str(out))
+
+    query = joined(1).writeStream.foreachBatch(interrupting)
+    started = query.option("checkpointLocation", str(checkpoint)).start()
+    with pytest.raises(StreamingQueryException, match="interrupted"):
+        started.awaitTermination()
+    # when it is started again with a slice in every shard,
+    continued(joined(None), out, checkpoint)
+    # then that micro-batch is dealt as it was, to the first shard alone,
+    assert slices_with_rows(spark, checkpoint) == [1, 1]
+    # and those behind it to all.
+    for name in names:
+        write(folders[name], BATCHES[name][2:-1], first=2)
+    continued(joined(None), out, checkpoint)
+    assert slices_with_rows(spark, checkpoint) == [2, 2]
+    for name in names:
+        write(folders[name], BATCHES[name][-1:], first=len(BATCHES[name]) - 1)
+    continued(joined(None), out, checkpoint)
+    rows = without_closing(table(spark.read.parquet(str(out))))
+    assert_same_rows(rows, expected(names, "left", CLOSE))
+
+
+def slices_with_rows(spark: SparkSession, checkpoint: Path) -> list[int]:
+    """How many of the first shards have rows, of each hop."""
+    found = Checkpoint(spark, str(checkpoint))
+    return [found.slices(manifests[0].fingerprint) for manifests in found.states]
 
 
 def test_batch_dataframes(spark: SparkSession, folders: Mapping[str, Path]) -> None:

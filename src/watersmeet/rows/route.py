@@ -16,7 +16,7 @@ does not depend on their order either: :mod:`watersmeet.rows.dealing`.)
 ======================  ==============================================================
 
 ``slices`` are the shards that new rows are dealt to, the first so many; ``reach`` are those that
-may hold rows. Without them, all shards are meant.
+may hold rows. Without them, or if there are fewer, all shards are meant.
 """
 
 from __future__ import annotations
@@ -118,6 +118,17 @@ def reaching(route: Route, least: int) -> Route:
     """
     if isinstance(route, Everywhere | StoredInOne) and route.reach is not None:
         return replace(route, reach=max(route.reach, least))
+    return route
+
+
+def dealing(route: Route, slices: int | None) -> Route:
+    """The same route, with other slices, if it has any and others are asked for.
+
+    >>> dealing(Home(2), 4), dealing(Home(2), None), dealing(First(), 4)
+    (Home(slices=4), Home(slices=2), First())
+    """
+    if slices is not None and isinstance(route, Home | StoredInOne):
+        return replace(route, slices=slices)
     return route
 
 

@@ -26,12 +26,12 @@ from watersmeet.rows.columns import TIME
 from watersmeet.rows.dealing import Dealing
 from watersmeet.rows.gathering import Gathering
 from watersmeet.rows.ipc import write_ipc
-from watersmeet.rows.route import Route, reaching
+from watersmeet.rows.route import Route, dealing, reaching
 from watersmeet.rows.types import UTC, canonical_rows
 from watersmeet.rows.widths import sliced
 from watersmeet.spark.places import PLACE_BYTES, without_places
 from watersmeet.spark.python import Travelling
-from watersmeet.spark.shards import ids_in_task, reach_in_task
+from watersmeet.spark.shards import ids_in_task, reach_in_task, slices_in_task
 from watersmeet.spark.worker import settle
 
 #: What travels to an operator; the event time leaves before it gets there.
@@ -82,7 +82,7 @@ class Pack(Travelling):
 
     def in_task(self) -> Pack:
         """The same, as the query needs it that this task belongs to."""
-        route = reaching(self.route, reach_in_task())
+        route = dealing(reaching(self.route, reach_in_task()), slices_in_task())
         return replace(self, ids=ids_in_task(self.ids), route=route)
 
     def _capsules_of(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -71,6 +71,19 @@ class Checkpoint:
         return None if committed.isEmpty() else int(committed.get())
 
     @cached_property
+    def interrupted(self) -> bool:
+        """Was a micro-batch begun, and not finished? The next run runs it again."""
+        if not self.files.exists(self.files.path(f"{self.folder}/offsets")):
+            return False
+        begun = self.logs.offsetLog().getLatestBatchId()
+        return not begun.isEmpty() and int(begun.get()) > self.last
+
+    @property
+    def last(self) -> int:
+        """The last micro-batch that was finished, or -1."""
+        return -1 if self.committed is None else self.committed
+
+    @cached_property
     def states(self) -> list[list[Manifest]]:
         """The manifests of each operator of ours, by shard."""
         every = [self.manifests(operator) for operator in self.operators()]

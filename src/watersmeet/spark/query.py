@@ -55,7 +55,8 @@ class Hop:
     ``resized`` gives the operator for another number of shards than the planned one: a checkpoint
     keeps its own; and where an earlier run had more slices, of which so many must be reached. None:
     the operator does not depend on it. ``fingerprint`` is that of its state; None: a checkpoint is
-    not looked at when a query starts. ``slices``: rows go to the first so many shards only."""
+    not looked at when a query starts. ``slices``: rows of an operator without a key are dealt to
+    the first so many shards."""
 
     operator: Operator
     onward: tuple[Route, ...] = ()

@@ -14,6 +14,7 @@ from watersmeet.rows.conditions import Conditions
 from watersmeet.spark.encode import encoded
 from watersmeet.spark.query import Hop, Source, run
 from watersmeet.spark.result import arrow_schemas, delay_to_set, result_schema, with_event_time
+from watersmeet.spark.start_check import EVERY
 from watersmeet.spec.policy import RingPolicy
 from watersmeet.spec.ring import RingSpec
 
@@ -40,7 +41,7 @@ def build(
             routes,
             resized=partial(_resized, layout, hop.number),
             fingerprint=fingerprint,
-            slices=policy.dealt,
+            slices=policy.dealt or EVERY,
         )
         for hop, routes, fingerprint in zip(
             (first, *later), onward, fingerprints(layout), strict=True

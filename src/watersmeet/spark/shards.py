@@ -7,7 +7,8 @@ chosen to be the smallest one for each partition.
 A checkpoint keeps the number of partitions that it was begun with, whatever the session says
 later. Only a task of the query knows it. So a join is planned for the session's number, and the
 tasks go by the query's own. In the same way a task learns over how many shards an earlier run of
-a join without a key had dealt its rows (:mod:`watersmeet.spark.start_check`).
+a join without a key had dealt its rows, and whether it runs a micro-batch again that an earlier run
+had begun (:mod:`watersmeet.spark.start_check`).
 
 The functions here are part of the state's format: a change moves rows away
 from the state they belong to.
@@ -26,6 +27,10 @@ _SPARK_SEED = np.uint32(42)
 _STATE_PARTITIONS = "spark.sql.streaming.internal.stateStore.partitions"
 #: Where it finds how many shards new rows must reach at least.
 REACH = "spark.watersmeet.reach"
+#: Where it finds which micro-batch an earlier run had begun, and over how many shards it had dealt
+#: the rows: two numbers, with a colon between.
+AGAIN = "spark.watersmeet.again"
+_BATCH = "streaming.sql.batchId"
 
 
 def ids_in_task(planned: tuple[int, ...]) -> tuple[int, ...]:
@@ -41,6 +46,17 @@ def reach_in_task() -> int:
     outside of a task, and where it is as it was planned."""
     context = TaskContext.get()
     return int((context and context.getLocalProperty(REACH)) or 0)
+
+
+def slices_in_task() -> int | None:
+    """Over how many shards this task must deal rows, because an earlier run, which had as many
+    slices, had begun its micro-batch; None: as it is planned."""
+    context = TaskContext.get()
+    again = context and context.getLocalProperty(AGAIN)
+    if not context or not again:
+        return None
+    batch, slices = again.split(":")
+    return int(slices) if context.getLocalProperty(_BATCH) == batch else None
 
 
 @cache

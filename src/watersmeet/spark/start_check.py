@@ -18,6 +18,12 @@ read; and if the query has fewer, a setting of its own session tells its tasks h
 reached (:mod:`watersmeet.spark.shards`). One number is for all joins of a query: to reach too many
 shards costs time, never a result.
 Where that fails, a shard that is not reached stops the query, with what to do.
+
+A micro-batch that an earlier run had begun, and that is run again, must deal its rows as it did
+then, whatever the query says now: some shards may have taken theirs, and their state may be what
+counts (docs/spark.md). So the note also says from which micro-batch on which number of slices
+holds, and a setting tells the tasks of that one micro-batch. The numbers of a query's joins must be
+the same for that; otherwise it is refused.
 """
 
 from __future__ import annotations
@@ -25,7 +31,7 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import Any, ClassVar
 
@@ -35,7 +41,7 @@ from pyspark.sql import SparkSession
 
 from watersmeet.errors import StateError
 from watersmeet.spark.checkpoint import Checkpoint, check
-from watersmeet.spark.shards import REACH
+from watersmeet.spark.shards import AGAIN, REACH
 from watersmeet.spark.watermarks import behind_join
 from watersmeet.state.manifest import FORMAT
 
@@ -43,12 +49,14 @@ from watersmeet.state.manifest import FORMAT
 NOTE = "watersmeet.json"
 #: What starts the description of an observation in a plan of Spark's.
 _OBSERVES = "CollectMetrics "
+#: So many slices: one in every shard, however many there are.
+EVERY = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
 class Watched:
-    """An operator: the fingerprint of its state, and the first shards, if it is some of them only,
-    that its rows are dealt to."""
+    """An operator: the fingerprint of its state, and over how many shards, the first ones, its rows
+    are dealt, if they have no key."""
 
     fingerprint: str
     slices: int | None = None
@@ -57,7 +65,43 @@ class Watched:
         """The same, with all shards that hold rows of it in a checkpoint."""
         if self.slices is None:
             return self
-        return replace(self, slices=max(self.slices, checkpoint.slices(self.fingerprint)))
+        return self.with_slices(checkpoint.slices(self.fingerprint))
+
+    def with_slices(self, least: int) -> Watched:
+        """The same, with so many slices at least, if it has slices."""
+        return self if self.slices is None else replace(self, slices=max(self.slices, least))
+
+
+#: From a micro-batch on, the slices of each operator whose rows have no key.
+Since = tuple[int, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Note:
+    """What is said in a checkpoint: which joins it belongs to, with the slices that may hold rows,
+    and how many slices there were when. A note that is not readable says nothing."""
+
+    joins: tuple[Watched, ...] = ()
+    history: tuple[Since, ...] = ()
+
+    @classmethod
+    def read(cls, text: str) -> Note:
+        try:
+            said = json.loads(text)
+            if said["format"] != FORMAT:
+                return cls()
+            joins = tuple(Watched(*join) for join in said["joins"])
+            return cls(joins, tuple((since, tuple(n)) for since, n in said.get("slices", ())))
+        except (ValueError, TypeError, KeyError):
+            return cls()
+
+    def text(self) -> str:
+        joins = [astuple(join) for join in self.joins]
+        return json.dumps({"format": FORMAT, "joins": joins, "slices": self.history})
+
+    def slices_at(self, batch: int) -> tuple[int, ...] | None:
+        """How many slices there were in a micro-batch, as far as is known."""
+        return next((n for since, n in reversed(self.history) if since <= batch), None)
 
 
 _operators: dict[str, Watched] = {}
@@ -118,24 +162,59 @@ def compare(spark: SparkSession, execution: Any) -> None:
         _end(spark, execution, f"TimeColumnError: {_two_watermarks(column)}")
         return
     checkpoint = Checkpoint(spark, execution.resolvedCheckpointRoot())
-    note = f"{checkpoint.folder}/{NOTE}"
-    found = _noted(checkpoint, note)
-    if found == _text(operators):
+    path = f"{checkpoint.folder}/{NOTE}"
+    found = _noted(checkpoint, path)
+    before = found or Note()
+    history, again = dealt(before, operators, checkpoint)
+    if before == Note(tuple(operators), history) and again is None:
         return
+    reaching = operators
+    if again is not None:
+        if len(set(again)) > 1:
+            _end(spark, execution, f"StateError: {_several(again)}")
+            return
+        reaching = [operator.with_slices(again[0]) for operator in operators]
     if checkpoint.committed is not None:
         if found is None:
             return
-        try:
-            check(checkpoint, [operator.fingerprint for operator in operators])
-        except StateError as error:
-            _end(spark, execution, f"StateError: {error}")
-            return
-        reaching = [operator.reaching(checkpoint) for operator in operators]
-        if reaching != operators:
-            most = max(operator.slices or 0 for operator in reaching)
-            execution.sparkSessionForStream().conf().set(REACH, str(most))
-            operators = reaching
-    checkpoint.files.write(note, _text(operators))
+        if before.joins != tuple(operators):
+            try:
+                check(checkpoint, [operator.fingerprint for operator in operators])
+            except StateError as error:
+                _end(spark, execution, f"StateError: {error}")
+                return
+            reaching = [operator.reaching(checkpoint) for operator in reaching]
+    conf = execution.sparkSessionForStream().conf()
+    if reaching != operators:
+        conf.set(REACH, str(max(operator.slices or 0 for operator in reaching)))
+    if again is not None:
+        conf.set(AGAIN, f"{checkpoint.last + 1}:{again[0]}")
+    checkpoint.files.write(path, Note(tuple(reaching), history).text())
+
+
+def dealt(
+    note: Note, operators: Sequence[Watched], checkpoint: Checkpoint
+) -> tuple[tuple[Since, ...], tuple[int, ...] | None]:
+    """From which micro-batch on how many slices hold, and how many held for the micro-batch that
+    was interrupted, if those were others."""
+    now = tuple(operator.slices for operator in operators if operator.slices is not None)
+    only: tuple[Since, ...] = ((0, now),) if now else ()
+    if note.history == only or not now:
+        return only, None
+    following = checkpoint.last + 1
+    then = note.slices_at(following)
+    if not checkpoint.interrupted or then is None or then == now or len(then) != len(now):
+        return only, None
+    return ((0, then), (following + 1, now)), then
+
+
+def _several(slices: Sequence[int]) -> str:
+    told = ", ".join("all" if n == EVERY else str(n) for n in slices)
+    return (
+        "a micro-batch of this query was interrupted, and must be run again with the slices that "
+        f"its joins had then ({told}). Start it with them, let it finish a micro-batch, and change "
+        "them afterwards."
+    )
 
 
 def _two_watermarks(column: str) -> str:
@@ -147,18 +226,13 @@ def _two_watermarks(column: str) -> str:
     )
 
 
-def _text(operators: list[Watched]) -> str:
-    """What a note says: which joins the checkpoint belongs to, and how many slices may hold rows
-    of those without a key."""
-    return json.dumps({"format": FORMAT, "joins": [astuple(operator) for operator in operators]})
-
-
-def _noted(checkpoint: Checkpoint, note: str) -> str | None:
-    """The note; None, if there is none. One that a crash has left half written is another one."""
+def _noted(checkpoint: Checkpoint, path: str) -> Note | None:
+    """The note; None, if there is none. One that a crash has left half written says nothing."""
     try:
-        return checkpoint.files.read(note)
+        text = checkpoint.files.read(path)
     except Py4JError:
-        return ""
+        return Note()
+    return None if text is None else Note.read(text)
 
 
 def operators_in(plan: str) -> list[Watched]:
