@@ -83,6 +83,15 @@ def stream(spark: SparkSession, folder: Path, name: str, *, files: int = 1) -> D
     return reader.parquet(str(folder / name))
 
 
+def session() -> SparkSession:
+    """The session that ways run in."""
+    spark = wm.local_session(cores=2, memory="8g", name="watersmeet-bench")
+    spark.sparkContext.setLogLevel("ERROR")
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    return spark
+
+
 def cluster(workers: int) -> SparkSession:
     """A session on a cluster of this machine: so many workers, one core each."""
     builder = (
@@ -293,10 +302,7 @@ def main(name: str, about: str, parts: Mapping[str, Part]) -> None:
     chosen: Sequence[str] = parser.parse_args().parts or list(parts)
     if unknown := set(chosen) - set(parts):
         parser.error(f"unknown part {', '.join(sorted(unknown))}; there are {', '.join(parts)}")
-    spark = wm.local_session(cores=2, memory="8g", name="watersmeet-bench")
-    spark.sparkContext.setLogLevel("ERROR")
-    spark.conf.set("spark.sql.session.timeZone", "UTC")
-    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    spark = session()
     report = Report()
     folder = Path(tempfile.mkdtemp(prefix="watersmeet-bench-data-"))
     try:

@@ -10,9 +10,9 @@ import sys
 from functools import cache
 from types import FrameType
 
-#: What a worker keeps of the memory that it has freed.
-KEPT_BYTES = 64 << 20
-_M_TOP_PAD = -2  # of mallopt(3)
+#: What a worker keeps of the memory that it has freed, and up to which size it keeps a piece.
+KEPT_BYTES, LARGEST_KEPT = 64 << 20, 16 << 20
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3  # of mallopt(3)
 #: The module that forks workers, as they see it: it is run, not imported.
 _DAEMON = ("__main__", "pyspark.daemon")
 _found: list[socket.socket] = []
@@ -27,10 +27,15 @@ def settle() -> None:
     and functions are not garbage, so it is in vain.
 
     The C library returns the memory of every large array to the system, and gets it back
-    page by page for the next one, which takes longer than to compute what is in it."""
+    page by page for the next one, which takes longer than to compute what is in it. This is so for
+    the arrays of a user's predicate too."""
     gc.freeze()
     with contextlib.suppress(AttributeError, OSError, TypeError):  # glibc has it, others do not
-        ctypes.CDLL(None).mallopt(_M_TOP_PAD, KEPT_BYTES)
+        library = ctypes.CDLL(None)
+        # Who sets one of these fixes all of them: glibc no longer learns which sizes are common.
+        library.mallopt(_M_TOP_PAD, KEPT_BYTES)
+        library.mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES)
+        library.mallopt(_M_MMAP_THRESHOLD, LARGEST_KEPT)
 
 
 def acknowledge() -> None:
