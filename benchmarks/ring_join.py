@@ -248,9 +248,9 @@ def by_hand(
         return of.toDF(*(f"{name}_{column}" for column in of.columns))
 
     def step(rows: DataFrame, number: int) -> None:
-        rows = rows.persist()
+        rows = rows.repartition(2).persist()
         kept = [str(path) for path in sorted(window.glob("batch=*"))[-workload.minutes - 1 :]]
-        stored = spark.read.parquet(*kept) if kept else rows.limit(0)
+        stored = spark.read.parquet(*kept).repartition(2) if kept else rows.limit(0)
         new_left, new_right = side(rows, "left"), side(rows, "right")
         pairs = new_left.crossJoin(side(stored, "right").union(new_right)).union(
             side(stored, "left").crossJoin(new_right).select(*new_left.columns, *new_right.columns)
@@ -259,7 +259,7 @@ def by_hand(
             f"left_time between right_time - interval {workload.window} "
             f"and right_time + interval {workload.window}"
         )
-        found = pairs.filter(close).repartition(2).filter(same(f"left_{column}", f"right_{column}"))
+        found = pairs.filter(close).filter(same(f"left_{column}", f"right_{column}"))
         counted.append(found.count())
         rows.write.parquet(str(window / f"batch={number:05d}"))
         rows.unpersist()
