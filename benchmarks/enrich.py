@@ -36,6 +36,7 @@ import watersmeet as wm
 from benchmarks import harness
 from benchmarks.harness import Report, Run, collect_garbage, completed, console, stream, times_of
 from benchmarks.workload import SECOND, START
+from tests.spark.worker_memory import grown, watched
 
 ROWS = 100_000
 #: The files of a micro-batch.
@@ -200,6 +201,20 @@ def large(spark: SparkSession, report: Report, folder: Path, *, files: int = FIL
     runs = compared(spark, report, part, place, ways)
     ratio = runs["native"].batch_ms / runs["ours"].batch_ms
     report.claim(f"5 million rows, {files} files: native / ours, batch time", ratio, at_least=20)
+
+    memory(spark, report, place)
+
+
+def memory(spark: SparkSession, report: Report, place: Path) -> None:
+    """By how much do the workers grow, beyond what they take for a table of a thousand rows?"""
+    write_table(place / "small" / "table", 1_000)
+    write_stream(place / "small" / "many", 1_000, BATCHES, files=FILES)
+    took = []
+    for folder in (place / "small", place):
+        with watched(spark) as taken, completed(partial(start, spark, ours, folder, "many")):
+            pass
+        took.append(taken)
+    report.claim("5 million rows: MB that the workers take", grown(*took) / 1e6, at_most=256)
 
 
 def fits(spark: SparkSession, report: Report, folder: Path) -> None:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 import watersmeet as wm
 from tests.operators.enrich.memory_use import ORDERS, table
 from tests.spark.streams import write
+from tests.spark.worker_memory import grown, watched
 from watersmeet.sizes import parse
 
 MEMORY = "20 MB"
@@ -34,55 +31,6 @@ def orders() -> list[pa.Table]:
         pa.table({"key": some * 7919 % MASTER_ROWS, "id": np.arange(ROWS)}, ORDERS)
         for some in ranks
     ]
-
-
-def workers(spark: SparkSession) -> dict[int, int]:
-    """The Python processes that the session's JVM has started, and their memory in bytes: their
-    own, and the files that they have mapped and touched."""
-    parents, memory = {}, {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            lines = (folder / "status").read_text().splitlines()
-            status = dict(line.split(":", 1) for line in lines)
-            parents[int(folder.name)] = int(status["PPid"])
-            program, *arguments = (folder / "cmdline").read_text().split("\0")
-            if "python" in program and any("pyspark" in given for given in arguments):
-                kib = sum(int(status[name].split()[0]) for name in ("RssAnon", "RssFile"))
-                memory[int(folder.name)] = 1024 * kib
-        except (OSError, KeyError):
-            continue  # it has ended
-    gateway = spark.sparkContext._gateway
-    assert gateway is not None
-    jvm = gateway.proc.pid
-
-    def started_by_it(pid: int) -> bool:
-        while pid in parents and pid != jvm:
-            pid = parents[pid]
-        return pid == jvm
-
-    return {pid: used for pid, used in memory.items() if started_by_it(pid)}
-
-
-@contextmanager
-def watched(spark: SparkSession) -> Iterator[dict[int, list[int]]]:
-    """What each worker takes while something runs, again and again."""
-    taken: dict[int, list[int]] = defaultdict(list)
-    done = threading.Event()
-
-    def watch() -> None:
-        moment = 0
-        while not done.wait(0.05):
-            for pid, used in workers(spark).items():
-                taken[pid] += [0] * (moment - len(taken[pid])) + [used]
-            moment += 1
-
-    thread = threading.Thread(target=watch)
-    thread.start()
-    try:
-        yield taken
-    finally:
-        done.set()
-        thread.join()
 
 
 @pytest.mark.spark
@@ -115,12 +63,6 @@ def test_the_workers_of_a_query_stay_within_the_memory(spark: SparkSession, tmp_
         hits = steps[-1].hits
         took.append(taken)
     # then those of the large table take no more than the small one's and the memory, at any time.
-    base = {pid: max(used) for pid, used in took[0].items()}
-    usual = max(base.values())
-    moments = max(map(len, took[1].values()))
-    grown = np.zeros(moments)
-    for pid, used in took[1].items():
-        padded = np.array(used + [0] * (moments - len(used)))
-        grown += np.maximum(padded - base.get(pid, usual), 0)
     assert hits > 0, "the cache was of use"
-    assert grown.max() <= parse(MEMORY, argument="memory"), f"{grown.max() / 1e6:.0f} MB"
+    most = grown(*took)
+    assert most <= parse(MEMORY, argument="memory"), f"{most / 1e6:.0f} MB"
