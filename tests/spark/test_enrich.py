@@ -146,6 +146,7 @@ def test_rows_may_wait_and_none_is_left_waiting(
     assert_same_rows(result(spark, query), expected(batches, master))
     steps = wm.metrics(query)
     assert max(step.state_rows for step in steps) > 0
+    assert 0 < max(step.oldest_wait for step in steps) <= 6
     assert sum(step.waited for step in steps) > 0
     assert steps[-1].state_rows == 0
     # The last micro-batch has no data: the watermark had moved.

@@ -25,6 +25,7 @@ class EnrichCounters(Counters):
     waited in vain."""
 
     family: ClassVar[str] = "enrichment"
+    maxima: ClassVar[frozenset[str]] = frozenset({"oldest_wait"})
 
     hits: int = 0
     sought: int = 0
