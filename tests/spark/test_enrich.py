@@ -252,8 +252,8 @@ def test_tables_in_different_folders_are_different_series(
         needed={"price"},
     )
     named = [
-        identity(as_table(spark, tmp_path / name, products()), layout, shards=2, partition=100)
-        for name in ("one", "two")
+        identity(df, layout, shards=2, partition=100, owner="test")
+        for df in (as_table(spark, tmp_path / name, products()) for name in ("one", "two"))
     ]
     assert named[0].series != named[1].series
     assert named[0].version != named[1].version
@@ -269,6 +269,32 @@ def test_a_table_from_no_files_is_staged_too(
     assert_same_rows(
         run(wm.enrich(stream, given, on="product", stage=stage)), expected(batches, master)
     )
+
+
+@pytest.mark.parametrize("refresh", [None, "1 hour"])
+def test_a_table_that_cannot_be_known_to_be_the_same_is_staged_for_each_plan(
+    spark: SparkSession, tmp_path: Path, stage: str, refresh: str | None
+) -> None:
+    # Given a table whose query may give something else each time,
+    batches = [rows_of([(1, at(0), 0)], **VIEWS)]
+    stream = as_stream(spark, tmp_path / "views", batches)
+
+    def planned() -> wm.Enrichment:
+        files = spark.read.parquet(str(tmp_path / "products"))
+        named = F.coalesce("name", F.current_date().cast("string")).alias("name")
+        given = files.select("product", named)
+        return wm.plan_enrich(stream, given, on="product", refresh=refresh, stage=stage)
+
+    as_table(spark, tmp_path / "products", rows_of([(1, "old", 1.0)], **PRODUCTS))
+    first = planned()
+    assert run(first.dataframe())["name"].to_pylist() == ["old"]
+    # when its files are replaced, then a new plan has what is there now,
+    replace_file(
+        rows_of([(1, "new", 2.0)], **PRODUCTS), tmp_path / "products" / "part.parquet"
+    )
+    assert run(planned().dataframe())["name"].to_pylist() == ["new"]
+    # and the plan before it has what it has staged.
+    assert run(first.dataframe())["name"].to_pylist() == ["old"]
 
 
 @pytest.mark.parametrize("how", ENRICH_TYPES)

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import os
 import tempfile
+import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -27,6 +28,7 @@ from watersmeet.spark.query import Hop, Source, run
 from watersmeet.spark.refreshing import Refresher, check_columns
 from watersmeet.spark.result import arrow_schemas, result_schema
 from watersmeet.spark.staging import Staging
+from watersmeet.spark.table_identity import relisted
 from watersmeet.spec.enrich import EnrichPolicy, EnrichSpec, TableSize
 
 STAGE_FOLDER = "spark.watersmeet.stage.folder"
@@ -40,12 +42,14 @@ _TABLES = "watersmeet-tables"
 @dataclass(frozen=True)
 class Inputs:
     """The DataFrames of an enrichment. ``read`` gives the table as it is now, and ``folder`` is
-    where it is staged."""
+    where it is staged. ``owner`` names these inputs: what is staged of a table that cannot be
+    known to be the same is theirs alone."""
 
     stream: DataFrame
     table: DataFrame
     read: Callable[[], DataFrame]
     folder: str
+    owner: str = field(default_factory=lambda: uuid.uuid4().hex)
 
 
 def build(
@@ -116,8 +120,11 @@ def _staged(
             return staging.stage_unknown(table)
         return staging.stage(table, before=versions.current())
 
-    staged = staging.stage(inputs.table, before=versions.current())
-    versions.set(staged.version)
+    # Others may have made a newer version than the files were listed for.
+    staged = versions.current()
+    if known.known or staged is None or staged.size() is None:
+        staged = staging.stage(relisted(inputs.table), before=staged)
+        versions.set(staged.version)
     spark = inputs.table.sparkSession
     refresher = Refresher(inputs.read, stage_newer, versions, lambda: _is_stopped(spark))
     refresher.start(spec.refresh / 1e6)
@@ -127,7 +134,14 @@ def _staged(
 def _staging(layout: EnrichLayout, inputs: Inputs) -> Staging:
     rows, policy = layout.inputs[TABLE].rows, layout.policy
     # As of a time, all versions of a key must be in one order.
-    return Staging(rows, inputs.folder, policy.shards, policy.partition, in_layers=not layout.as_of)
+    return Staging(
+        rows,
+        inputs.folder,
+        policy.shards,
+        policy.partition,
+        in_layers=not layout.as_of,
+        owner=inputs.owner,
+    )
 
 
 def stage_folder(spark: SparkSession, given: str | None) -> str:
