@@ -28,6 +28,7 @@ from tests.spark.streams import TIMESTAMP, at, read, result, rows_of, run, start
 from watersmeet.operators.enrich.staged import StagedTable, Versions
 from watersmeet.rows.layout import row_layout
 from watersmeet.spark import staging
+from watersmeet.spark.enrich import stage_folder
 from watersmeet.spark.inputs import describe
 from watersmeet.spark.staging import _Write, remove_idle
 from watersmeet.spark.table_identity import identity
@@ -372,8 +373,13 @@ def test_a_folder_that_cannot_be_written_to_is_said(spark: SparkSession, tmp_pat
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(wm.errors.StagedTableError, match="stage="):
         wm.enrich(stream, given, on="product", stage=str(tmp_path / "file"))
-    with pytest.raises(wm.errors.PlanError, match="stage='' is not the path of a folder"):
-        wm.enrich(stream, given, on="product", stage="")
+    for folder in ("", "s3://bucket", "hdfs:/folder", "file:folder"):
+        with pytest.raises(wm.errors.PlanError, match=f"stage='{folder}' is not the path of a "):
+            wm.enrich(stream, given, on="product", stage=folder)
+    # A folder is absolute, as executors may work in another one.
+    for folder in ("/shared/x", "file:/shared/x", "file:///shared/x"):
+        assert stage_folder(spark, folder) == "/shared/x/watersmeet-tables"
+    assert stage_folder(spark, "x") == os.path.join(os.getcwd(), "x", "watersmeet-tables")
 
 
 def test_a_stream_and_a_table_in_the_wrong_places_are_told_apart(

@@ -5,6 +5,7 @@ key."""
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 import uuid
 from collections.abc import Callable
@@ -37,6 +38,7 @@ _CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
 _NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
 #: All staged tables of a folder are in this folder there.
 _TABLES = "watersmeet-tables"
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,7 @@ def stage_folder(spark: SparkSession, given: str | None) -> str:
     folder = spark.conf.get(STAGE_FOLDER, None) if given is None else given
     if folder is None:
         checkpoints = spark.conf.get(_CHECKPOINTS, None)
-        if checkpoints is not None and _is_path(checkpoints):
+        if checkpoints is not None and _local_path(checkpoints) is not None:
             folder = checkpoints
         elif on_this_machine(spark):
             folder = tempfile.gettempdir()
@@ -160,12 +162,13 @@ def stage_folder(spark: SparkSession, given: str | None) -> str:
                 "stage: missing. On a cluster the table is staged in a folder that every executor "
                 f"reaches: give stage='/a/shared/folder', or set {STAGE_FOLDER}."
             )
-    if not isinstance(folder, str) or not folder or not _is_path(folder):
+    path = _local_path(folder) if isinstance(folder, str) else None
+    if path is None:
         raise PlanError(
             f"stage={folder!r} is not the path of a folder. Give one that every executor reaches "
             "as a path, like '/mnt/shared/tables'."
         )
-    return os.path.join(folder.removeprefix("file://"), _TABLES)
+    return os.path.join(path, _TABLES)
 
 
 def wakes(spark: SparkSession) -> bool:
@@ -188,8 +191,15 @@ def _is_stopped(spark: SparkSession) -> bool:
     return spark.sparkContext._jsc is None
 
 
-def _is_path(folder: str) -> bool:
-    return "://" not in folder.removeprefix("file://")
+def _local_path(folder: str) -> str | None:
+    """The path of a folder, which may be a URI as Hadoop writes them; None if it is not one of this
+    machine's. Executors may have another working directory, so it is absolute.
+
+    >>> [_local_path(uri) for uri in ("/a/b", "file:/a/b", "file:///a/b", "s3://a/b", "hdfs:/a")]
+    ['/a/b', '/a/b', '/a/b', None, None]
+    """
+    path = re.sub(r"^file:(//)?(?=/)", "", folder)
+    return os.path.abspath(path) if path and not _SCHEME.match(path) else None
 
 
 def hosts(spark: SparkSession) -> int:
