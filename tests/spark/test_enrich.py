@@ -6,6 +6,7 @@ import json
 import os
 import random
 import shutil
+import threading
 import time
 import warnings
 from dataclasses import replace
@@ -290,9 +291,7 @@ def test_a_table_that_cannot_be_known_to_be_the_same_is_staged_for_each_plan(
     first = planned()
     assert run(first.dataframe())["name"].to_pylist() == ["old"]
     # when its files are replaced, then a new plan has what is there now,
-    replace_file(
-        rows_of([(1, "new", 2.0)], **PRODUCTS), tmp_path / "products" / "part.parquet"
-    )
+    replace_file(rows_of([(1, "new", 2.0)], **PRODUCTS), tmp_path / "products" / "part.parquet")
     assert run(planned().dataframe())["name"].to_pylist() == ["new"]
     # and the plan before it has what it has staged.
     assert run(first.dataframe())["name"].to_pylist() == ["old"]
@@ -484,6 +483,13 @@ def test_a_table_is_read_anew_while_the_query_runs(
             pytest.fail(f"no note says so: {notes}")
     finally:
         query.stop()
+    # When the query has ended, nothing is staged any more.
+    until = time.time() + 60
+    while any(thread.name == "watersmeet-refresh" for thread in threading.enumerate()):
+        assert time.time() < until
+        time.sleep(0.2)
+    time.sleep(3)
+    assert "watersmeet-refresh" not in {thread.name for thread in threading.enumerate()}
 
 
 @pytest.mark.slow

@@ -45,9 +45,7 @@ def add(folder: Path, name: str, rows: pa.Table) -> Path:
 def staging(df: DataFrame, folder: Path, *, in_layers: bool = True) -> Staging:
     described = describe(df, "products", time=None, delay=None)
     layout = row_layout(described, ["product"], ["bigint"], needed={*df.columns})
-    return Staging(
-        layout, str(folder), shards=2, partition=4000, in_layers=in_layers, owner="test"
-    )
+    return Staging(layout, str(folder), shards=2, partition=4000, in_layers=in_layers, owner="test")
 
 
 def codes(staged: StagedTable) -> list[int]:

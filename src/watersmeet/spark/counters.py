@@ -2,8 +2,8 @@
 
 A step's counters leave among its results, as JSON in a row that holds nothing else, with
 notes on what was decided; ``observe`` adds them up, or takes the greatest, and gathers the notes,
-over the shards of a micro-batch. (JSON, because the column is null in every row of the result: a null string
-takes less room on its way than a null structure, whose fields are all there.)
+over the shards of a micro-batch. (JSON, because the column is null in every row of the result: a
+null string takes less room on its way than a null structure, whose fields are all there.)
 """
 
 from __future__ import annotations

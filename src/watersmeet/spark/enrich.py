@@ -24,8 +24,10 @@ from watersmeet.rows.route import ByKey
 from watersmeet.spark.encode import encoded
 from watersmeet.spark.in_place import answered_in_place
 from watersmeet.spark.inputs import WATERMARK, quoted
+from watersmeet.spark.keeping import KEEPER, Kept, Refreshing
+from watersmeet.spark.metrics import observation_name
 from watersmeet.spark.python import on_this_machine
-from watersmeet.spark.query import Hop, Source, run
+from watersmeet.spark.query import Hop, Source, run, unique_name
 from watersmeet.spark.refreshing import Refresher, check_columns
 from watersmeet.spark.result import arrow_schemas, result_schema
 from watersmeet.spark.staging import Staging
@@ -60,7 +62,8 @@ def build(
     """The enriched stream as a DataFrame, streaming or batch as the stream is. The table is
     staged now, unless it is there already."""
     layout = layout_of(spec, policy, predicate, inputs)
-    staged, versions = _staged(spec, layout, inputs)
+    unique = unique_name(spec.name)
+    staged, versions = _staged(spec, layout, inputs, observation_name(unique))
     stream = spec.streams[STREAM]
     own_delay = spec.streaming and stream.time is not None and not stream.watermarked
     delay = spec.delay if own_delay else None
@@ -72,13 +75,16 @@ def build(
 
     if policy.in_place:
         given = _with_watermark(inputs.stream, stream.time, delay)
-        results = answered_in_place(encoded(given, rows), operator, schema, name=spec.name)
+        results = answered_in_place(
+            encoded(given, rows), operator, schema, name=spec.name, unique=unique
+        )
     else:
         results = run(
             [Source(encoded(inputs.stream, rows), ByKey(), delay)],
             [Hop(operator, resized=resized, fingerprint=layout.fingerprint)],
             schema,
             name=spec.name,
+            unique=unique,
             shards=policy.shards,
             streaming=spec.streaming,
             timers=spec.timers,
@@ -104,10 +110,10 @@ def found(
 
 
 def _staged(
-    spec: EnrichSpec, layout: EnrichLayout, inputs: Inputs
+    spec: EnrichSpec, layout: EnrichLayout, inputs: Inputs, observation: str
 ) -> tuple[StagedTable, Versions | None]:
-    """The table, staged, and its versions if it is staged again and again."""
-
+    """The table, staged, and its versions if it is staged again and again, while queries with that
+    observation run."""
     staging = _staging(layout, inputs)
     known = staging.identity(inputs.table)
     if spec.refresh is None:
@@ -127,9 +133,10 @@ def _staged(
     if known.known or staged is None or staged.size() is None:
         staged = staging.stage(relisted(inputs.table), before=staged)
         versions.set(staged.version)
-    spark = inputs.table.sparkSession
-    refresher = Refresher(inputs.read, stage_newer, versions, lambda: _is_stopped(spark))
-    refresher.start(spec.refresh / 1e6)
+    refreshing = Refreshing(
+        Refresher(inputs.read, stage_newer, versions).refresh, spec.refresh / 1e6
+    )
+    KEEPER.keep(observation, Kept(inputs.stream.sparkSession, refreshing.look))
     return staged, versions
 
 
@@ -185,10 +192,6 @@ def copies(spark: SparkSession) -> bool:
     if given.lower() not in ("true", "false"):
         raise PlanError(f"{STAGE_COPIES}={given!r} is neither 'true' nor 'false'.")
     return given.lower() == "true"
-
-
-def _is_stopped(spark: SparkSession) -> bool:
-    return spark.sparkContext._jsc is None
 
 
 def _local_path(folder: str) -> str | None:
