@@ -366,6 +366,36 @@ def test_a_staged_table_that_is_gone_is_said_and_made_again(
     assert_same_rows(found, expected(batches, master))
 
 
+def test_a_query_without_rows_keeps_its_table(
+    spark: SparkSession, tmp_path: Path, stage: str
+) -> None:
+    # Given a query that has taken no step for a day,
+    write(tmp_path / "views", [rows_of([(1, at(0), 0)], **VIEWS)])
+    given = as_table(spark, tmp_path / "products", products())
+    stream = wm.stream(read(spark, tmp_path / "views"), "views", time="seen", delay="1 second")
+    enriched = wm.enrich(stream, given, on="product", how="left", stage=stage)
+    (version,) = staged_tables(stage)
+    folder = Path(stage, "watersmeet-tables", version)
+    query = enriched.writeStream.format("memory").queryName("idle").start()
+    try:
+        query.processAllAvailable()
+        until = time.time() + 60
+        while not (folder / "held").exists():
+            assert time.time() < until
+            time.sleep(0.2)
+        os.utime(folder / "table.json", (time.time() - 90_000,) * 2)
+        # when another table is staged in the same folder,
+        wm.enrich(
+            stream, as_table(spark, tmp_path / "others", products(5)), on="product", stage=stage
+        )
+        # then its own is there, and it goes on.
+        write(tmp_path / "views", [rows_of([(1, at(10), 1)], **VIEWS)], first=1)
+        query.processAllAvailable()
+        assert spark.table("idle").count() == 2
+    finally:
+        query.stop()
+
+
 def test_a_folder_that_cannot_be_written_to_is_said(spark: SparkSession, tmp_path: Path) -> None:
     stream = as_stream(spark, tmp_path / "views", views(1))
     given = as_table(spark, tmp_path / "products", products())

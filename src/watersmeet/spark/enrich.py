@@ -112,15 +112,30 @@ def found(
 def _staged(
     spec: EnrichSpec, layout: EnrichLayout, inputs: Inputs, observation: str
 ) -> tuple[StagedTable, Versions | None]:
-    """The table, staged, and its versions if it is staged again and again, while queries with that
-    observation run."""
+    """The table, staged, and its versions if it is staged again and again. Streaming queries with
+    that observation keep it while they run."""
+    if spec.refresh is not None:
+        return _staged_again(spec.refresh / 1e6, layout, inputs, observation)
+    staged = _staging(layout, inputs).stage(inputs.table)
+    staged.keep()
+    if spec.streaming:
+        KEEPER.keep(observation, Kept(inputs.stream.sparkSession, lambda: [staged]))
+    return staged, None
+
+
+def _staged_again(
+    seconds: float, layout: EnrichLayout, inputs: Inputs, observation: str
+) -> tuple[StagedTable, Versions]:
+    """The table, staged, and its versions: it is staged anew every so many seconds."""
     staging = _staging(layout, inputs)
     known = staging.identity(inputs.table)
-    if spec.refresh is None:
-        staged = staging.stage(inputs.table)
-        staged.keep()
-        return staged, None
     versions = Versions(inputs.folder, known.series)
+    staged = versions.current()
+    if known.known or staged is None or staged.size() is None:
+        # Another query may have made a newer version than the files were listed for.
+        staged = staging.stage(relisted(inputs.table), before=staged)
+        versions.set(staged.version)
+    first = staged
 
     def stage_newer(table: DataFrame) -> StagedTable:
         check_columns(inputs.table, table, {*layout.inputs[TABLE].rows.stored})
@@ -128,16 +143,13 @@ def _staged(
             return staging.stage_unknown(table)
         return staging.stage(table, before=versions.current())
 
-    # Others may have made a newer version than the files were listed for.
-    staged = versions.current()
-    if known.known or staged is None or staged.size() is None:
-        staged = staging.stage(relisted(inputs.table), before=staged)
-        versions.set(staged.version)
-    refreshing = Refreshing(
-        Refresher(inputs.read, stage_newer, versions).refresh, spec.refresh / 1e6
-    )
-    KEEPER.keep(observation, Kept(inputs.stream.sparkSession, refreshing.look))
-    return staged, versions
+    def tables() -> list[StagedTable]:
+        """A shard that has taken no step yet begins with the first one."""
+        return [first, versions.current() or first]
+
+    refreshing = Refreshing(Refresher(inputs.read, stage_newer, versions).refresh, seconds)
+    KEEPER.keep(observation, Kept(inputs.stream.sparkSession, tables, refreshing))
+    return first, versions
 
 
 def _staging(layout: EnrichLayout, inputs: Inputs) -> Staging:

@@ -1,9 +1,10 @@
 """What is done for enrichments whose queries run.
 
 A thread of the driver looks every second which streaming queries are active. An enrichment is in
-use if one of them has its observation. As long as it is, a table that changes is staged anew, every
-so often (:mod:`.refreshing`). That ends with its last query, and goes on with the next one that is
-started from the same DataFrame.
+use if one of them has its observation. As long as it is, its staged table is held: nobody removes
+it, however long no rows come. And a table that changes is staged anew, every so often
+(:mod:`.refreshing`). That ends with its last query, and goes on with the next one that is started
+from the same DataFrame.
 
 The thread ends when the sessions of all enrichments have been stopped.
 """
@@ -13,12 +14,13 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import SparkSession
 
+from watersmeet.operators.enrich.staged import StagedTable
 from watersmeet.spark.start_check import observed_in
 
 #: The thread looks every so many seconds.
@@ -54,10 +56,19 @@ class Refreshing:
 
 @dataclass(frozen=True)
 class Kept:
-    """An enrichment of a session, and what is done while it is in use, again and again."""
+    """An enrichment of a session: the staged tables that it may read now, and how its table is
+    staged anew, if it is."""
 
     spark: SparkSession
-    look: Callable[[], None]
+    tables: Callable[[], Iterable[StagedTable]]
+    refreshing: Refreshing | None = None
+
+    def look(self) -> None:
+        """Do what is to be done while it is in use, again and again."""
+        for staged in self.tables():
+            staged.hold()
+        if self.refreshing is not None:
+            self.refreshing.look()
 
 
 class Keeper:

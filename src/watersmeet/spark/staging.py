@@ -12,8 +12,9 @@ the same time, one gets the name and the other uses it.
 Of a table whose rows are each from one file, a newer version shares what it can with the one
 before: only files are staged that no layer of that has (:mod:`watersmeet.operators.enrich.source`).
 
-A version that no step has used for a day belongs to no query any more; one that a newer version
-has superseded, after an hour. It is removed when a table is staged in the same folder.
+A version that no step has used for a day, and that no query holds (:mod:`.keeping`), belongs to
+none any more; one that a newer version has superseded, after an hour. It is removed when a table is
+staged in the same folder.
 """
 
 from __future__ import annotations
