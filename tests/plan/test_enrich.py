@@ -119,6 +119,15 @@ def test_memory_is_divided_once() -> None:
         assert 2 * (policy.cache + policy.partition + 12 * policy.piece) < planned.memory
 
 
+def test_what_is_read_at_once_is_for_all_shards_that_a_core_steps() -> None:
+    planned = spec(max_wait="10 batches")
+    for shards, cores, turns in ((1, 8, 1), (8, 8, 1), (9, 8, 2), (200, 8, 25)):
+        policy = enrich_policy(planned, shards=shards, cores=cores, wakes=True)
+        assert policy.at_once == 100e6 / turns
+        # A checkpoint may have another number of shards.
+        assert policy.on(16).at_once == pytest.approx(100e6 / 2)
+
+
 def test_too_little_memory_is_refused_with_what_would_do() -> None:
     planned = spec(memory="1 MB")
     with pytest.raises(errors.BudgetError, match="give 16.8 MB or more"):

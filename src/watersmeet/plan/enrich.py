@@ -54,6 +54,8 @@ _LEAST_KEPT = 128 << 10
 _LEAST_RUNNING = 4 << 20
 #: A table that is read in place is staged in at most this many shards: a task looks into each.
 _MOST_STAGED = 64
+#: Nothing waits if all that a micro-batch reads takes no longer than so many nanoseconds.
+_AT_ONCE = 100e6
 _BATCHES = re.compile(r"\s*([0-9]+)\s*(?:micro-?)?batch(?:es)?\s*", re.IGNORECASE)
 
 
@@ -198,6 +200,7 @@ def enrich_policy(
         cores=cores,
         partition=min(_PARTITION, _MB << (mapped // _MB).bit_length() - 1),
         in_place=in_place,
+        at_once=_AT_ONCE / -(-shards // at_once),  # a core steps so many, one after the other
     )
     if hosts is None:
         return policy
