@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from watersmeet import errors
-from watersmeet.plan.enrich import EnrichPlan, enrich_policy, enrich_spec
+from watersmeet.plan.enrich import EnrichPlan, enrich_policy, enrich_spec, plan_enrich
 from watersmeet.plan.explain import explain
 from watersmeet.spec.enrich import EnrichSpec, EnrichTuning, TableSize, Wait
 from watersmeet.spec.stream import Column, Punctuation, StreamSpec
+from watersmeet.testing import LocalBackend
 
 VIEWS = StreamSpec(
     "views",
@@ -137,6 +138,20 @@ def test_too_little_memory_is_refused_with_what_would_do() -> None:
         enrich_policy(planned, shards=4, cores=2, wakes=True, hosts=1)
     # The default is enough for Spark's default of two hundred shuffle partitions.
     enrich_policy(spec(), shards=200, cores=8, wakes=True)
+
+
+@pytest.mark.parametrize("cores", [2, 31, 64, 500])
+@pytest.mark.parametrize("shards", [2, 200, 2000])
+def test_the_default_memory_is_enough_for_any_number_of_cores(cores: int, shards: int) -> None:
+    backend = LocalBackend(shards, "", cores=cores)
+    ways: list[tuple[int | None, dict[str, Any]]] = [(None, {}), (4, {}), (4, {"max_wait": 5})]
+    for hosts, further in ways:
+        plan_enrich(VIEWS, PRODUCTS, backend, hosts=hosts, on="product", **further)
+    # What is given is taken as it is.
+    given = plan_enrich(VIEWS, PRODUCTS, backend, hosts=1, on="product", memory="8 GB")
+    assert given.spec.memory == 8_000_000_000
+    with pytest.raises(errors.BudgetError, match="memory=1,000,000 bytes are too few"):
+        plan_enrich(VIEWS, PRODUCTS, backend, hosts=1, on="product", memory="1 MB")
 
 
 def explained(
