@@ -133,6 +133,7 @@ def test_every_row_is_answered(spark: SparkSession, tmp_path: Path, stage: str, 
     assert sum(step.hits for step in steps) > 0
     last = [step for step in steps if step.rows][-1]
     assert 0 < last.cached_keys < 60
+    assert min(last.seek_ns, last.read_us, last.find_ns) > 0
     # and Spark has kept nothing.
     assert not any(progress.stateOperators for progress in query.recentProgress)
 
