@@ -479,7 +479,8 @@ def test_a_table_is_read_anew_while_the_query_runs(
         query.processAllAvailable()
         assert table(spark.table("refreshed"))["name"].to_pylist() == ["old"]
         # when the table changes, and rows come,
-        new = rows_of([(1, "new", 2.0), (77, "late", 3.0)], **PRODUCTS)
+        late = [(key, "late", 3.0) for key in range(77, 82)]
+        new = rows_of([(1, "new", 2.0), *late], **PRODUCTS)
         replace_file(new, tmp_path / "products" / "part.parquet")
         (series,) = [name for name in staged_tables(stage) if name.endswith(".current")]
         versions = Versions(os.path.join(stage, "watersmeet-tables"), series[: -len(".current")])
@@ -488,13 +489,16 @@ def test_a_table_is_read_anew_while_the_query_runs(
         while versions.current() == before:
             assert time.time() < until, versions.failure()
             time.sleep(0.2)
-        for number in (1, 2):
-            batch = rows_of([(1, at(10 * number), 10 * number)], **VIEWS)
+        others = [(key, at(20), key) for key in range(78, 82)]
+        for number, more in ((1, []), (2, others)):
+            batch = rows_of([(1, at(10 * number), 10 * number), *more], **VIEWS)
             write(tmp_path / "views", [batch], first=number)
             query.processAllAvailable()
         found = {row["view"]: row["name"] for row in table(spark.table("refreshed")).to_pylist()}
-        # then they are answered from it, and so is the row whose product was not there before;
-        assert found == {0: "old", 10: found[10], 20: "new", 1: "late"}
+        # then they are answered from it, also in shards that had none in the micro-batch before,
+        # and so is the row whose product was not there before;
+        known = {0: "old", 10: found[10], 20: "new", 1: "late"}
+        assert found == known | dict.fromkeys(range(78, 82), "late")
         assert len(set.union(*(step.versions for step in wm.metrics(query)))) == 2
         # and a table that lacks a column is refused, and the query goes on with the old one.
         replace_file(new.drop_columns(["price"]), tmp_path / "products" / "part.parquet")
