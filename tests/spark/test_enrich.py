@@ -25,7 +25,18 @@ import watersmeet as wm
 from tests.oracle import Stream, assert_same_rows, sql_join
 from tests.spark.copies_query import LITTLE
 from tests.spark.driver import driver
-from tests.spark.streams import TIMESTAMP, at, read, result, rows_of, run, start, table, write
+from tests.spark.streams import (
+    SECOND,
+    TIMESTAMP,
+    at,
+    read,
+    result,
+    rows_of,
+    run,
+    start,
+    table,
+    write,
+)
 from watersmeet.operators.enrich.staged import StagedTable, Versions
 from watersmeet.rows.layout import row_layout
 from watersmeet.spark import staging
@@ -350,6 +361,103 @@ def test_windows_follow_in_the_same_query(
     everything = expected(batches, master, "left")
     assert sum(found.values()) == everything.num_rows
     assert len(found) == 8
+
+
+def test_another_enrichment_and_a_join_follow_in_the_same_query(
+    spark: SparkSession, tmp_path: Path, stage: str
+) -> None:
+    # Given rows that wait for one table, then for another, and a stream of sales,
+    batches, master = views(5), products()
+    kinds = rows_of(
+        [(key, key % 3) for key in range(0, 50, 2)], product=pa.int64(), kind=pa.int64()
+    )
+    dice = random.Random(5)
+    sold = [
+        rows_of(
+            [(dice.randrange(9), at(60 * n + dice.uniform(0, 59)), i) for i in range(40)],
+            product=pa.int64(),
+            sold=TIMESTAMP,
+            sale=pa.int64(),
+        )
+        for n in range(5)
+    ]
+    stream = as_stream(spark, tmp_path / "views", batches)
+    sales = wm.stream(
+        read(spark, write(tmp_path / "sales", sold)), "sales", time="sold", delay="10 seconds"
+    )
+
+    def enriched(rows: wm.Stream, given: DataFrame) -> DataFrame:
+        planned = wm.plan_enrich(
+            rows, given, on="product", how="left", max_wait="6 batches", stage=stage
+        )
+        return small(planned, at_once=-1.0, cache=0).dataframe()
+
+    # when they are joined with the sales,
+    once = enriched(stream, as_table(spark, tmp_path / "products", master))
+    named = wm.stream(once, "named", time="seen")
+    twice = enriched(named, as_table(spark, tmp_path / "kinds", kinds))
+    both = [wm.stream(twice, "rows", time="seen"), sales]
+    query = start(wm.join(both, on="product", within="30 seconds"))
+    found = result(spark, query)
+    # then rows have waited, and none was late for what follows.
+    assert sum(getattr(step, "waited", 0) for step in wm.metrics(query)) > 0
+    assert sum(step.late for step in wm.metrics(query)) == 0
+    of_kinds = {
+        "named": Stream(expected(batches, master, "left"), ["product"]),
+        "kinds": Stream(kinds, ["product"]),
+    }
+    window = 30 * SECOND
+    joined = {
+        "rows": Stream(sql_join(of_kinds, how="left"), ["product"], "seen", window),
+        "sales": Stream(pa.concat_tables(sold), ["product"], "sold", window),
+    }
+    assert found.num_rows > 100
+    assert_same_rows(found, sql_join(joined))
+
+
+@pytest.mark.parametrize("max_wait", [None, "6 batches"])
+def test_versions_of_a_key_and_of_the_table(
+    spark: SparkSession, tmp_path: Path, stage: str, max_wait: str | None
+) -> None:
+    # Given prices that are valid from a time on, until the next one is,
+    batches = views(4)
+    prices = rows_of(
+        [
+            (key, at(45 * n + key), None if n == 4 else at(45 * (n + 1) + key), n / 4)
+            for key in range(40)
+            for n in range(5)
+        ],
+        product=pa.int64(),
+        since=TIMESTAMP,
+        until=TIMESTAMP,
+        price=pa.float64(),
+    )
+    stream = as_stream(spark, tmp_path / "views", batches)
+    given = as_table(spark, tmp_path / "prices", prices)
+    planned = wm.plan_enrich(
+        stream,
+        given,
+        on="product",
+        how="left",
+        as_of="since",
+        version="table_version",
+        max_wait=max_wait,
+        stage=stage,
+    )
+    query = start(small(planned, at_once=-1.0).dataframe())
+    found = result(spark, query)
+    # then each row has the price of its time,
+    streams = {
+        "views": Stream(pa.concat_tables(batches), ["product"]),
+        "prices": Stream(prices, ["product"]),
+    }
+    valid = "prices.since <= views.seen AND views.seen < coalesce(prices.until, 'infinity')"
+    wanted = sql_join(streams, how="left", where=valid)
+    assert_same_rows(found.drop_columns(["table_version"]), wanted)
+    # and the version that it is from.
+    (version,) = staged_tables(stage)
+    assert {*found["table_version"].to_pylist()} == {version}
+    assert set.union(*(step.versions for step in wm.metrics(query))) == {version}
 
 
 def test_a_staged_table_that_is_gone_is_said_and_made_again(
