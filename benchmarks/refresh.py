@@ -36,7 +36,9 @@ def staging(df: DataFrame, folder: Path) -> Staging:
     described = describe(df, "table", time=None, delay=None)
     layout = row_layout(described, ["key"], ["bigint"], needed={*df.columns})
     shards = shard_count(df.sparkSession)
-    return Staging(layout, str(folder), shards, partition=32 << 20, in_layers=True)
+    return Staging(
+        layout, str(folder), shards, partition=32 << 20, in_layers=True, owner="benchmark"
+    )
 
 
 def seconds(tables: Staging, df: DataFrame, before: StagedTable | None) -> float:

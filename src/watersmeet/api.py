@@ -449,7 +449,7 @@ def plan_enrich(
     on: Keys | Mapping[str, Keys] | None = None,
     how: EnrichHow = "inner",
     where: str | PredicateFunction | Sequence[str | PredicateFunction] | None = None,
-    memory: str | int = "256 MB",
+    memory: str | int | None = None,
     max_wait: Duration | int | None = None,
     refresh: Duration | None = None,
     retry: Duration | None = None,
@@ -537,7 +537,8 @@ def enrich(*args: Any, **kwargs: Any) -> DataFrame:
         table, or a Python function, made by :func:`predicate`; or a list of these, which must all
         hold. Without ``on``, equalities in it are the key.
     memory
-        What all processes of the query together may use: a size like ``"256 MB"``, or bytes.
+        What all processes of the query together may use: a size like ``"256 MB"``, or bytes. By
+        default 256 MB, or 16 MB for each core if that is more.
     max_wait
         How long a row may wait for its part of the table to be read: a number of micro-batches,
         like ``"10 batches"``, or a duration. By default each row is answered in its micro-batch.

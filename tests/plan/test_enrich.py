@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from watersmeet import errors
-from watersmeet.plan.enrich import EnrichPlan, enrich_policy, enrich_spec
+from watersmeet.plan.enrich import EnrichPlan, enrich_policy, enrich_spec, plan_enrich
 from watersmeet.plan.explain import explain
 from watersmeet.spec.enrich import EnrichSpec, EnrichTuning, TableSize, Wait
 from watersmeet.spec.stream import Column, Punctuation, StreamSpec
+from watersmeet.testing import LocalBackend
 
 VIEWS = StreamSpec(
     "views",
@@ -119,6 +120,15 @@ def test_memory_is_divided_once() -> None:
         assert 2 * (policy.cache + policy.partition + 12 * policy.piece) < planned.memory
 
 
+def test_what_is_read_at_once_is_for_all_shards_that_a_core_steps() -> None:
+    planned = spec(max_wait="10 batches")
+    for shards, cores, turns in ((1, 8, 1), (8, 8, 1), (9, 8, 2), (200, 8, 25)):
+        policy = enrich_policy(planned, shards=shards, cores=cores, wakes=True)
+        assert policy.at_once == 100e6 / turns
+        # A checkpoint may have another number of shards.
+        assert policy.on(16).at_once == pytest.approx(100e6 / 2)
+
+
 def test_too_little_memory_is_refused_with_what_would_do() -> None:
     planned = spec(memory="1 MB")
     with pytest.raises(errors.BudgetError, match="give 16.8 MB or more"):
@@ -128,6 +138,20 @@ def test_too_little_memory_is_refused_with_what_would_do() -> None:
         enrich_policy(planned, shards=4, cores=2, wakes=True, hosts=1)
     # The default is enough for Spark's default of two hundred shuffle partitions.
     enrich_policy(spec(), shards=200, cores=8, wakes=True)
+
+
+@pytest.mark.parametrize("cores", [2, 31, 64, 500])
+@pytest.mark.parametrize("shards", [2, 200, 2000])
+def test_the_default_memory_is_enough_for_any_number_of_cores(cores: int, shards: int) -> None:
+    backend = LocalBackend(shards, "", cores=cores)
+    ways: list[tuple[int | None, dict[str, Any]]] = [(None, {}), (4, {}), (4, {"max_wait": 5})]
+    for hosts, further in ways:
+        plan_enrich(VIEWS, PRODUCTS, backend, hosts=hosts, on="product", **further)
+    # What is given is taken as it is.
+    given = plan_enrich(VIEWS, PRODUCTS, backend, hosts=1, on="product", memory="8 GB")
+    assert given.spec.memory == 8_000_000_000
+    with pytest.raises(errors.BudgetError, match="memory=1,000,000 bytes are too few"):
+        plan_enrich(VIEWS, PRODUCTS, backend, hosts=1, on="product", memory="1 MB")
 
 
 def explained(
@@ -153,6 +177,8 @@ inner enrichment of views from products (streaming)
 ├─ disk phase
 │  ├─ each partition is sought (only where the wanted keys are) or scanned (as a whole), """
         """whichever is cheaper for the keys that are wanted of it, by what both have cost so far
+│  │  └─ what they cost is in the metrics: seek_ns for a key; read_us for a megabyte, and """
+        """find_ns for a key in it
 │  └─ partitions that cannot have a key, by their bounds and filters, are not read
 ├─ rows are answered in the micro-batch in which they come
 ├─ memory: 256 MB for the query, of which 64 MB are kept by each shard

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import shutil
+import threading
 import time
 import warnings
 from dataclasses import replace
@@ -24,10 +25,22 @@ import watersmeet as wm
 from tests.oracle import Stream, assert_same_rows, sql_join
 from tests.spark.copies_query import LITTLE
 from tests.spark.driver import driver
-from tests.spark.streams import TIMESTAMP, at, read, result, rows_of, run, start, table, write
+from tests.spark.streams import (
+    SECOND,
+    TIMESTAMP,
+    at,
+    read,
+    result,
+    rows_of,
+    run,
+    start,
+    table,
+    write,
+)
 from watersmeet.operators.enrich.staged import StagedTable, Versions
 from watersmeet.rows.layout import row_layout
 from watersmeet.spark import staging
+from watersmeet.spark.enrich import stage_folder
 from watersmeet.spark.inputs import describe
 from watersmeet.spark.staging import _Write, remove_idle
 from watersmeet.spark.table_identity import identity
@@ -131,6 +144,7 @@ def test_every_row_is_answered(spark: SparkSession, tmp_path: Path, stage: str, 
     assert sum(step.hits for step in steps) > 0
     last = [step for step in steps if step.rows][-1]
     assert 0 < last.cached_keys < 60
+    assert min(last.seek_ns, last.read_us, last.find_ns) > 0
     # and Spark has kept nothing.
     assert not any(progress.stateOperators for progress in query.recentProgress)
 
@@ -146,6 +160,7 @@ def test_rows_may_wait_and_none_is_left_waiting(
     assert_same_rows(result(spark, query), expected(batches, master))
     steps = wm.metrics(query)
     assert max(step.state_rows for step in steps) > 0
+    assert 0 < max(step.oldest_wait for step in steps) <= 6
     assert sum(step.waited for step in steps) > 0
     assert steps[-1].state_rows == 0
     # The last micro-batch has no data: the watermark had moved.
@@ -251,8 +266,8 @@ def test_tables_in_different_folders_are_different_series(
         needed={"price"},
     )
     named = [
-        identity(as_table(spark, tmp_path / name, products()), layout, shards=2, partition=100)
-        for name in ("one", "two")
+        identity(df, layout, shards=2, partition=100, owner="test")
+        for df in (as_table(spark, tmp_path / name, products()) for name in ("one", "two"))
     ]
     assert named[0].series != named[1].series
     assert named[0].version != named[1].version
@@ -268,6 +283,30 @@ def test_a_table_from_no_files_is_staged_too(
     assert_same_rows(
         run(wm.enrich(stream, given, on="product", stage=stage)), expected(batches, master)
     )
+
+
+@pytest.mark.parametrize("refresh", [None, "1 hour"])
+def test_a_table_that_cannot_be_known_to_be_the_same_is_staged_for_each_plan(
+    spark: SparkSession, tmp_path: Path, stage: str, refresh: str | None
+) -> None:
+    # Given a table whose query may give something else each time,
+    batches = [rows_of([(1, at(0), 0)], **VIEWS)]
+    stream = as_stream(spark, tmp_path / "views", batches)
+
+    def planned() -> wm.Enrichment:
+        files = spark.read.parquet(str(tmp_path / "products"))
+        named = F.coalesce("name", F.current_date().cast("string")).alias("name")
+        given = files.select("product", named)
+        return wm.plan_enrich(stream, given, on="product", refresh=refresh, stage=stage)
+
+    as_table(spark, tmp_path / "products", rows_of([(1, "old", 1.0)], **PRODUCTS))
+    first = planned()
+    assert run(first.dataframe())["name"].to_pylist() == ["old"]
+    # when its files are replaced, then a new plan has what is there now,
+    replace_file(rows_of([(1, "new", 2.0)], **PRODUCTS), tmp_path / "products" / "part.parquet")
+    assert run(planned().dataframe())["name"].to_pylist() == ["new"]
+    # and the plan before it has what it has staged.
+    assert run(first.dataframe())["name"].to_pylist() == ["old"]
 
 
 @pytest.mark.parametrize("how", ENRICH_TYPES)
@@ -324,6 +363,103 @@ def test_windows_follow_in_the_same_query(
     assert len(found) == 8
 
 
+def test_another_enrichment_and_a_join_follow_in_the_same_query(
+    spark: SparkSession, tmp_path: Path, stage: str
+) -> None:
+    # Given rows that wait for one table, then for another, and a stream of sales,
+    batches, master = views(5), products()
+    kinds = rows_of(
+        [(key, key % 3) for key in range(0, 50, 2)], product=pa.int64(), kind=pa.int64()
+    )
+    dice = random.Random(5)
+    sold = [
+        rows_of(
+            [(dice.randrange(9), at(60 * n + dice.uniform(0, 59)), i) for i in range(40)],
+            product=pa.int64(),
+            sold=TIMESTAMP,
+            sale=pa.int64(),
+        )
+        for n in range(5)
+    ]
+    stream = as_stream(spark, tmp_path / "views", batches)
+    sales = wm.stream(
+        read(spark, write(tmp_path / "sales", sold)), "sales", time="sold", delay="10 seconds"
+    )
+
+    def enriched(rows: wm.Stream, given: DataFrame) -> DataFrame:
+        planned = wm.plan_enrich(
+            rows, given, on="product", how="left", max_wait="6 batches", stage=stage
+        )
+        return small(planned, at_once=-1.0, cache=0).dataframe()
+
+    # when they are joined with the sales,
+    once = enriched(stream, as_table(spark, tmp_path / "products", master))
+    named = wm.stream(once, "named", time="seen")
+    twice = enriched(named, as_table(spark, tmp_path / "kinds", kinds))
+    both = [wm.stream(twice, "rows", time="seen"), sales]
+    query = start(wm.join(both, on="product", within="30 seconds"))
+    found = result(spark, query)
+    # then rows have waited, and none was late for what follows.
+    assert sum(getattr(step, "waited", 0) for step in wm.metrics(query)) > 0
+    assert sum(step.late for step in wm.metrics(query)) == 0
+    of_kinds = {
+        "named": Stream(expected(batches, master, "left"), ["product"]),
+        "kinds": Stream(kinds, ["product"]),
+    }
+    window = 30 * SECOND
+    joined = {
+        "rows": Stream(sql_join(of_kinds, how="left"), ["product"], "seen", window),
+        "sales": Stream(pa.concat_tables(sold), ["product"], "sold", window),
+    }
+    assert found.num_rows > 100
+    assert_same_rows(found, sql_join(joined))
+
+
+@pytest.mark.parametrize("max_wait", [None, "6 batches"])
+def test_versions_of_a_key_and_of_the_table(
+    spark: SparkSession, tmp_path: Path, stage: str, max_wait: str | None
+) -> None:
+    # Given prices that are valid from a time on, until the next one is,
+    batches = views(4)
+    prices = rows_of(
+        [
+            (key, at(45 * n + key), None if n == 4 else at(45 * (n + 1) + key), n / 4)
+            for key in range(40)
+            for n in range(5)
+        ],
+        product=pa.int64(),
+        since=TIMESTAMP,
+        until=TIMESTAMP,
+        price=pa.float64(),
+    )
+    stream = as_stream(spark, tmp_path / "views", batches)
+    given = as_table(spark, tmp_path / "prices", prices)
+    planned = wm.plan_enrich(
+        stream,
+        given,
+        on="product",
+        how="left",
+        as_of="since",
+        version="table_version",
+        max_wait=max_wait,
+        stage=stage,
+    )
+    query = start(small(planned, at_once=-1.0).dataframe())
+    found = result(spark, query)
+    # then each row has the price of its time,
+    streams = {
+        "views": Stream(pa.concat_tables(batches), ["product"]),
+        "prices": Stream(prices, ["product"]),
+    }
+    valid = "prices.since <= views.seen AND views.seen < coalesce(prices.until, 'infinity')"
+    wanted = sql_join(streams, how="left", where=valid)
+    assert_same_rows(found.drop_columns(["table_version"]), wanted)
+    # and the version that it is from.
+    (version,) = staged_tables(stage)
+    assert {*found["table_version"].to_pylist()} == {version}
+    assert set.union(*(step.versions for step in wm.metrics(query))) == {version}
+
+
 def test_a_staged_table_that_is_gone_is_said_and_made_again(
     spark: SparkSession, tmp_path: Path, stage: str
 ) -> None:
@@ -339,14 +475,49 @@ def test_a_staged_table_that_is_gone_is_said_and_made_again(
     assert_same_rows(found, expected(batches, master))
 
 
+def test_a_query_without_rows_keeps_its_table(
+    spark: SparkSession, tmp_path: Path, stage: str
+) -> None:
+    # Given a query that has taken no step for a day,
+    write(tmp_path / "views", [rows_of([(1, at(0), 0)], **VIEWS)])
+    given = as_table(spark, tmp_path / "products", products())
+    stream = wm.stream(read(spark, tmp_path / "views"), "views", time="seen", delay="1 second")
+    enriched = wm.enrich(stream, given, on="product", how="left", stage=stage)
+    (version,) = staged_tables(stage)
+    folder = Path(stage, "watersmeet-tables", version)
+    query = enriched.writeStream.format("memory").queryName("idle").start()
+    try:
+        query.processAllAvailable()
+        until = time.time() + 60
+        while not (folder / "held").exists():
+            assert time.time() < until
+            time.sleep(0.2)
+        os.utime(folder / "table.json", (time.time() - 90_000,) * 2)
+        # when another table is staged in the same folder,
+        wm.enrich(
+            stream, as_table(spark, tmp_path / "others", products(5)), on="product", stage=stage
+        )
+        # then its own is there, and it goes on.
+        write(tmp_path / "views", [rows_of([(1, at(10), 1)], **VIEWS)], first=1)
+        query.processAllAvailable()
+        assert spark.table("idle").count() == 2
+    finally:
+        query.stop()
+
+
 def test_a_folder_that_cannot_be_written_to_is_said(spark: SparkSession, tmp_path: Path) -> None:
     stream = as_stream(spark, tmp_path / "views", views(1))
     given = as_table(spark, tmp_path / "products", products())
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(wm.errors.StagedTableError, match="stage="):
         wm.enrich(stream, given, on="product", stage=str(tmp_path / "file"))
-    with pytest.raises(wm.errors.PlanError, match="stage='' is not the path of a folder"):
-        wm.enrich(stream, given, on="product", stage="")
+    for folder in ("", "s3://bucket", "hdfs:/folder", "file:folder"):
+        with pytest.raises(wm.errors.PlanError, match=f"stage='{folder}' is not the path of a "):
+            wm.enrich(stream, given, on="product", stage=folder)
+    # A folder is absolute, as executors may work in another one.
+    for folder in ("/shared/x", "file:/shared/x", "file:///shared/x"):
+        assert stage_folder(spark, folder) == "/shared/x/watersmeet-tables"
+    assert stage_folder(spark, "x") == os.path.join(os.getcwd(), "x", "watersmeet-tables")
 
 
 def test_a_stream_and_a_table_in_the_wrong_places_are_told_apart(
@@ -416,7 +587,8 @@ def test_a_table_is_read_anew_while_the_query_runs(
         query.processAllAvailable()
         assert table(spark.table("refreshed"))["name"].to_pylist() == ["old"]
         # when the table changes, and rows come,
-        new = rows_of([(1, "new", 2.0), (77, "late", 3.0)], **PRODUCTS)
+        late = [(key, "late", 3.0) for key in range(77, 82)]
+        new = rows_of([(1, "new", 2.0), *late], **PRODUCTS)
         replace_file(new, tmp_path / "products" / "part.parquet")
         (series,) = [name for name in staged_tables(stage) if name.endswith(".current")]
         versions = Versions(os.path.join(stage, "watersmeet-tables"), series[: -len(".current")])
@@ -425,13 +597,16 @@ def test_a_table_is_read_anew_while_the_query_runs(
         while versions.current() == before:
             assert time.time() < until, versions.failure()
             time.sleep(0.2)
-        for number in (1, 2):
-            batch = rows_of([(1, at(10 * number), 10 * number)], **VIEWS)
+        others = [(key, at(20), key) for key in range(78, 82)]
+        for number, more in ((1, []), (2, others)):
+            batch = rows_of([(1, at(10 * number), 10 * number), *more], **VIEWS)
             write(tmp_path / "views", [batch], first=number)
             query.processAllAvailable()
         found = {row["view"]: row["name"] for row in table(spark.table("refreshed")).to_pylist()}
-        # then they are answered from it, and so is the row whose product was not there before;
-        assert found == {0: "old", 10: found[10], 20: "new", 1: "late"}
+        # then they are answered from it, also in shards that had none in the micro-batch before,
+        # and so is the row whose product was not there before;
+        known = {0: "old", 10: found[10], 20: "new", 1: "late"}
+        assert found == known | dict.fromkeys(range(78, 82), "late")
         assert len(set.union(*(step.versions for step in wm.metrics(query)))) == 2
         # and a table that lacks a column is refused, and the query goes on with the old one.
         replace_file(new.drop_columns(["price"]), tmp_path / "products" / "part.parquet")
@@ -451,6 +626,13 @@ def test_a_table_is_read_anew_while_the_query_runs(
             pytest.fail(f"no note says so: {notes}")
     finally:
         query.stop()
+    # When the query has ended, nothing is staged any more.
+    until = time.time() + 60
+    while any(thread.name == "watersmeet-refresh" for thread in threading.enumerate()):
+        assert time.time() < until
+        time.sleep(0.2)
+    time.sleep(3)
+    assert "watersmeet-refresh" not in {thread.name for thread in threading.enumerate()}
 
 
 @pytest.mark.slow

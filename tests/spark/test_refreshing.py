@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,10 +25,10 @@ class Reads:
         return result
 
 
-def refresher(folder: Path, reads: Reads, *, stopped: bool = False) -> Refresher:
+def refresher(folder: Path, reads: Reads) -> Refresher:
     versions = Versions(str(folder), "series")
     versions.set("first")
-    return Refresher(reads, lambda read: StagedTable(str(folder / read)), versions, lambda: stopped)  # type: ignore[arg-type, operator]
+    return Refresher(reads, lambda read: StagedTable(str(folder / read)), versions)  # type: ignore[arg-type, operator]
 
 
 @pytest.mark.parametrize(
@@ -51,20 +50,3 @@ def test_any_error_is_said_and_the_old_version_stays(
     one.refresh()
     assert one.versions.failure() is None
     assert one.versions.current() == StagedTable(str(tmp_path / "newer"))
-
-
-def test_the_thread_goes_on_after_an_error(tmp_path: Path) -> None:
-    one = refresher(tmp_path, Reads(RuntimeError("no"), OSError("no"), "newer"))
-    stop = one.start(0.01)
-    until = time.monotonic() + 20
-    while one.versions.current() != StagedTable(str(tmp_path / "the last one")):
-        assert time.monotonic() < until
-        time.sleep(0.01)
-    stop.set()
-
-
-def test_the_thread_ends_with_the_session(tmp_path: Path) -> None:
-    one = refresher(tmp_path, Reads(), stopped=True)
-    one.start(0.01)
-    time.sleep(0.2)
-    assert one.versions.current() == StagedTable(str(tmp_path / "first"))

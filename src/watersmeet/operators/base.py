@@ -78,6 +78,8 @@ class Counters:
 
     #: Which joins count so; metrics are read back by it.
     family: ClassVar[str]
+    #: Of several steps the greatest of these counts; the others are added up.
+    maxima: ClassVar[frozenset[str]] = frozenset()
 
     streams: list[Any]
     notes: list[str] = field(default_factory=list)
@@ -151,7 +153,7 @@ def merged(counted: Sequence[Counters]) -> Any:
     """What several steps did together."""
     total, *others = counted
     for other in others:
-        _add(total, other)
+        _add(total, other, total.maxima)
         for stream, more in zip(total.streams, other.streams, strict=True):
             _add(stream, more)
         total.notes += other.notes
@@ -159,10 +161,11 @@ def merged(counted: Sequence[Counters]) -> Any:
     return total
 
 
-def _add(total: Any, more: Any) -> None:
+def _add(total: Any, more: Any, maxima: frozenset[str] = frozenset()) -> None:
     for number in fields(total):
         if number.type in (int, "int"):
-            setattr(total, number.name, getattr(total, number.name) + getattr(more, number.name))
+            both = getattr(total, number.name), getattr(more, number.name)
+            setattr(total, number.name, max(both) if number.name in maxima else sum(both))
 
 
 def count_windows(

@@ -52,8 +52,14 @@ _MB = 1_000_000
 #: The least memory that a shard can do with, between its steps and in them.
 _LEAST_KEPT = 128 << 10
 _LEAST_RUNNING = 4 << 20
+#: The memory of a query that does not say how much; and at least so much for each core, and for
+#: each shard.
+_DEFAULT = 256 * _MB
+_DEFAULT_CORE, _DEFAULT_SHARD = 16 * _MB, _MB // 2
 #: A table that is read in place is staged in at most this many shards: a task looks into each.
 _MOST_STAGED = 64
+#: Nothing waits if all that a micro-batch reads takes no longer than so many nanoseconds.
+_AT_ONCE = 100e6
 _BATCHES = re.compile(r"\s*([0-9]+)\s*(?:micro-?)?batch(?:es)?\s*", re.IGNORECASE)
 
 
@@ -75,7 +81,7 @@ def enrich_spec(
     on: Keys | Mapping[str, Keys] | None = None,
     how: str = "inner",
     where: object = None,
-    memory: str | int = "256 MB",
+    memory: str | int = _DEFAULT,
     max_wait: object = None,
     refresh: object = None,
     retry: object = None,
@@ -143,7 +149,12 @@ def plan_enrich(
     matching = _matching(
         (stream, table), backend, options.pop("on", None), options.pop("where", None)
     )
-    spec = enrich_spec(stream, table, on=matching.on, where=matching.where, **options)
+    memory = options.pop("memory", None)
+    given = {} if memory is None else {"memory": memory}
+    spec = enrich_spec(stream, table, on=matching.on, where=matching.where, **given, **options)
+    if memory is None:
+        shards = backend.shards if hosts is None or spec.needs_state else 0
+        spec = replace(spec, memory=_default_memory(backend.cores, shards))
     policy = enrich_policy(
         spec,
         shards=backend.shards,
@@ -153,6 +164,17 @@ def plan_enrich(
     )
     policy = replace(policy, copies=copies)
     return EnrichPlan(spec=spec, policy=policy, predicate=matching.predicate)
+
+
+def _default_memory(cores: int, shards: int) -> int:
+    """The memory of a query that does not say how much: enough for so many cores and shards.
+
+    >>> [_default_memory(cores, 200) // _MB for cores in (8, 16, 64)]
+    [256, 256, 1024]
+    >>> _default_memory(8, 1000) // _MB
+    500
+    """
+    return max(_DEFAULT, cores * _DEFAULT_CORE, shards * _DEFAULT_SHARD)
 
 
 def _matching(
@@ -198,6 +220,7 @@ def enrich_policy(
         cores=cores,
         partition=min(_PARTITION, _MB << (mapped // _MB).bit_length() - 1),
         in_place=in_place,
+        at_once=_AT_ONCE / -(-shards // at_once),  # a core steps so many, one after the other
     )
     if hosts is None:
         return policy

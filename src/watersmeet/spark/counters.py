@@ -1,15 +1,15 @@
 """Counters on their way from a step to Spark's progress reports.
 
 A step's counters leave among its results, as JSON in a row that holds nothing else, with
-notes on what was decided; ``observe`` adds them up, and gathers the notes, over the shards
-of a micro-batch. (JSON, because the column is null in every row of the result: a null string
-takes less room on its way than a null structure, whose fields are all there.)
+notes on what was decided; ``observe`` adds them up, or takes the greatest, and gathers the notes,
+over the shards of a micro-batch. (JSON, because the column is null in every row of the result: a
+null string takes less room on its way than a null structure, whose fields are all there.)
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, fields
 
 from pyspark.sql import Column, DataFrame
@@ -66,13 +66,14 @@ def results_of(steps: DataFrame, observation: str, operator: Operator, name: str
 
 
 def _summary(operator: Operator, name: str) -> Column:
-    """What to observe of the join of that name: the sum of each counter over a micro-batch, the
-    notes, and the largest fan-out.
+    """What to observe of the join of that name: the sum of each counter over a micro-batch, or
+    the greatest, the notes, and the largest fan-out.
 
     Spark evaluates an observed aggregate for every row that passes, and nearly all of them are
     results. So there is one only, which merely skips them. And Spark plans the query for every
     micro-batch again, and shows the expression wherever it shows the plan, so it is small: the
     names of the counters come with the reports. (Without a report there are none.)"""
+    counters = operator.counters()
     texts = F.concat_ws(",", F.collect_list(REPORT))
     reports = F.from_json(F.concat(F.lit("["), texts, F.lit("]")), _REPORTS)
 
@@ -80,9 +81,9 @@ def _summary(operator: Operator, name: str) -> Column:
         nothing = F.from_json(F.lit("{}"), _SUMS)
         return F.struct(
             F.lit(name).alias(NAME),
-            F.lit(operator.counters().family).alias(FAMILY),
+            F.lit(counters.family).alias(FAMILY),
             F.array(*map(F.lit, operator.counted)).alias(STREAMS),
-            F.aggregate(reports[COUNTERS], nothing, _added).alias(COUNTERS),
+            F.aggregate(reports[COUNTERS], nothing, _merging(counters.maxima)).alias(COUNTERS),
             F.flatten(reports[NOTES]).alias(NOTES),
             F.array_max(reports[LARGEST]).alias(LARGEST),
         )
@@ -90,5 +91,13 @@ def _summary(operator: Operator, name: str) -> Column:
     return F.transform(F.array(reports), summary)[0].alias(STEP)
 
 
-def _added(sums: Column, step: Column) -> Column:
-    return F.map_zip_with(sums, step, lambda _, one, other: F.nvl(one, F.lit(0)) + other)
+def _merging(maxima: frozenset[str]) -> Callable[[Column, Column], Column]:
+    """How the counters of a step are merged with those of others."""
+
+    def one(name: Column, total: Column, more: Column) -> Column:
+        added = F.nvl(total, F.lit(0)) + more
+        if not maxima:
+            return added
+        return F.when(name.isin(*sorted(maxima)), F.greatest(total, more)).otherwise(added)
+
+    return lambda totals, step: F.map_zip_with(totals, step, one)

@@ -5,9 +5,11 @@ key."""
 from __future__ import annotations
 
 import os
+import re
 import tempfile
+import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -22,11 +24,14 @@ from watersmeet.rows.route import ByKey
 from watersmeet.spark.encode import encoded
 from watersmeet.spark.in_place import answered_in_place
 from watersmeet.spark.inputs import WATERMARK, quoted
+from watersmeet.spark.keeping import KEEPER, Kept, Refreshing
+from watersmeet.spark.metrics import observation_name
 from watersmeet.spark.python import on_this_machine
-from watersmeet.spark.query import Hop, Source, run
+from watersmeet.spark.query import Hop, Source, run, unique_name
 from watersmeet.spark.refreshing import Refresher, check_columns
 from watersmeet.spark.result import arrow_schemas, result_schema
 from watersmeet.spark.staging import Staging
+from watersmeet.spark.table_identity import relisted
 from watersmeet.spec.enrich import EnrichPolicy, EnrichSpec, TableSize
 
 STAGE_FOLDER = "spark.watersmeet.stage.folder"
@@ -35,17 +40,20 @@ _CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
 _NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
 #: All staged tables of a folder are in this folder there.
 _TABLES = "watersmeet-tables"
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 
 @dataclass(frozen=True)
 class Inputs:
     """The DataFrames of an enrichment. ``read`` gives the table as it is now, and ``folder`` is
-    where it is staged."""
+    where it is staged. ``owner`` names these inputs: what is staged of a table that cannot be
+    known to be the same is theirs alone."""
 
     stream: DataFrame
     table: DataFrame
     read: Callable[[], DataFrame]
     folder: str
+    owner: str = field(default_factory=lambda: uuid.uuid4().hex)
 
 
 def build(
@@ -54,7 +62,8 @@ def build(
     """The enriched stream as a DataFrame, streaming or batch as the stream is. The table is
     staged now, unless it is there already."""
     layout = layout_of(spec, policy, predicate, inputs)
-    staged, versions = _staged(spec, layout, inputs)
+    unique = unique_name(spec.name)
+    staged, versions = _staged(spec, layout, inputs, observation_name(unique))
     stream = spec.streams[STREAM]
     own_delay = spec.streaming and stream.time is not None and not stream.watermarked
     delay = spec.delay if own_delay else None
@@ -66,13 +75,16 @@ def build(
 
     if policy.in_place:
         given = _with_watermark(inputs.stream, stream.time, delay)
-        results = answered_in_place(encoded(given, rows), operator, schema, name=spec.name)
+        results = answered_in_place(
+            encoded(given, rows), operator, schema, name=spec.name, unique=unique
+        )
     else:
         results = run(
             [Source(encoded(inputs.stream, rows), ByKey(), delay)],
             [Hop(operator, resized=resized, fingerprint=layout.fingerprint)],
             schema,
             name=spec.name,
+            unique=unique,
             shards=policy.shards,
             streaming=spec.streaming,
             timers=spec.timers,
@@ -98,17 +110,32 @@ def found(
 
 
 def _staged(
-    spec: EnrichSpec, layout: EnrichLayout, inputs: Inputs
+    spec: EnrichSpec, layout: EnrichLayout, inputs: Inputs, observation: str
 ) -> tuple[StagedTable, Versions | None]:
-    """The table, staged, and its versions if it is staged again and again."""
+    """The table, staged, and its versions if it is staged again and again. Streaming queries with
+    that observation keep it while they run."""
+    if spec.refresh is not None:
+        return _staged_again(spec.refresh / 1e6, layout, inputs, observation)
+    staged = _staging(layout, inputs).stage(inputs.table)
+    staged.keep()
+    if spec.streaming:
+        KEEPER.keep(observation, Kept(inputs.stream.sparkSession, lambda: [staged]))
+    return staged, None
 
+
+def _staged_again(
+    seconds: float, layout: EnrichLayout, inputs: Inputs, observation: str
+) -> tuple[StagedTable, Versions]:
+    """The table, staged, and its versions: it is staged anew every so many seconds."""
     staging = _staging(layout, inputs)
     known = staging.identity(inputs.table)
-    if spec.refresh is None:
-        staged = staging.stage(inputs.table)
-        staged.keep()
-        return staged, None
     versions = Versions(inputs.folder, known.series)
+    staged = versions.current()
+    if known.known or staged is None or staged.size() is None:
+        # Another query may have made a newer version than the files were listed for.
+        staged = staging.stage(relisted(inputs.table), before=staged)
+        versions.set(staged.version)
+    first = staged
 
     def stage_newer(table: DataFrame) -> StagedTable:
         check_columns(inputs.table, table, {*layout.inputs[TABLE].rows.stored})
@@ -116,18 +143,26 @@ def _staged(
             return staging.stage_unknown(table)
         return staging.stage(table, before=versions.current())
 
-    staged = staging.stage(inputs.table, before=versions.current())
-    versions.set(staged.version)
-    spark = inputs.table.sparkSession
-    refresher = Refresher(inputs.read, stage_newer, versions, lambda: _is_stopped(spark))
-    refresher.start(spec.refresh / 1e6)
-    return staged, versions
+    def tables() -> list[StagedTable]:
+        """A shard that has taken no step yet begins with the first one."""
+        return [first, versions.current() or first]
+
+    refreshing = Refreshing(Refresher(inputs.read, stage_newer, versions).refresh, seconds)
+    KEEPER.keep(observation, Kept(inputs.stream.sparkSession, tables, refreshing))
+    return first, versions
 
 
 def _staging(layout: EnrichLayout, inputs: Inputs) -> Staging:
     rows, policy = layout.inputs[TABLE].rows, layout.policy
     # As of a time, all versions of a key must be in one order.
-    return Staging(rows, inputs.folder, policy.shards, policy.partition, in_layers=not layout.as_of)
+    return Staging(
+        rows,
+        inputs.folder,
+        policy.shards,
+        policy.partition,
+        in_layers=not layout.as_of,
+        owner=inputs.owner,
+    )
 
 
 def stage_folder(spark: SparkSession, given: str | None) -> str:
@@ -137,7 +172,7 @@ def stage_folder(spark: SparkSession, given: str | None) -> str:
     folder = spark.conf.get(STAGE_FOLDER, None) if given is None else given
     if folder is None:
         checkpoints = spark.conf.get(_CHECKPOINTS, None)
-        if checkpoints is not None and _is_path(checkpoints):
+        if checkpoints is not None and _local_path(checkpoints) is not None:
             folder = checkpoints
         elif on_this_machine(spark):
             folder = tempfile.gettempdir()
@@ -146,12 +181,13 @@ def stage_folder(spark: SparkSession, given: str | None) -> str:
                 "stage: missing. On a cluster the table is staged in a folder that every executor "
                 f"reaches: give stage='/a/shared/folder', or set {STAGE_FOLDER}."
             )
-    if not isinstance(folder, str) or not folder or not _is_path(folder):
+    path = _local_path(folder) if isinstance(folder, str) else None
+    if path is None:
         raise PlanError(
             f"stage={folder!r} is not the path of a folder. Give one that every executor reaches "
             "as a path, like '/mnt/shared/tables'."
         )
-    return os.path.join(folder.removeprefix("file://"), _TABLES)
+    return os.path.join(path, _TABLES)
 
 
 def wakes(spark: SparkSession) -> bool:
@@ -170,12 +206,15 @@ def copies(spark: SparkSession) -> bool:
     return given.lower() == "true"
 
 
-def _is_stopped(spark: SparkSession) -> bool:
-    return spark.sparkContext._jsc is None
+def _local_path(folder: str) -> str | None:
+    """The path of a folder, which may be a URI as Hadoop writes them; None if it is not one of this
+    machine's. Executors may have another working directory, so it is absolute.
 
-
-def _is_path(folder: str) -> bool:
-    return "://" not in folder.removeprefix("file://")
+    >>> [_local_path(uri) for uri in ("/a/b", "file:/a/b", "file:///a/b", "s3://a/b", "hdfs:/a")]
+    ['/a/b', '/a/b', '/a/b', None, None]
+    """
+    path = re.sub(r"^file:(//)?(?=/)", "", folder)
+    return os.path.abspath(path) if path and not _SCHEME.match(path) else None
 
 
 def hosts(spark: SparkSession) -> int:

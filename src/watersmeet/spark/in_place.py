@@ -34,7 +34,7 @@ from watersmeet.spark.exits import Results, with_last_report
 from watersmeet.spark.metrics import observation_name
 from watersmeet.spark.places import with_places, without_places
 from watersmeet.spark.python import Travelling, briefly
-from watersmeet.spark.query import segment_cache, unique_name
+from watersmeet.spark.query import segment_cache
 from watersmeet.spark.worker import settle
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.store import MemoryStore
@@ -61,11 +61,10 @@ _LEARNED: OrderedDict[str, _Learned] = OrderedDict()
 
 
 def answered_in_place(
-    rows: DataFrame, operator: Enrich, schema: T.StructType, *, name: str
+    rows: DataFrame, operator: Enrich, schema: T.StructType, *, name: str, unique: str
 ) -> DataFrame:
     """The results of an operator that needs no state, as a DataFrame of that schema. ``rows`` are
-    those of its only input, as they are stored."""
-    unique = unique_name(name)
+    those of its only input, as they are stored; ``unique`` is what no other query is called."""
     step = InPlace(
         operator,
         segment_cache(rows.sparkSession),

@@ -71,20 +71,22 @@ def run(
     schema: T.StructType,
     *,
     name: str,
+    unique: str | None = None,
     shards: int,
     streaming: bool,
     timers: bool,
     hold: int = 0,
 ) -> DataFrame:
     """The results of a chain of operators, as a DataFrame of that schema, streaming or batch as
-    the sources are. ``timers``: is there a watermark to wait for? ``hold`` is how far Spark's is
-    held back behind that of the operators, in microseconds; the delays of the sources have it."""
+    the sources are. ``unique`` is its :func:`unique_name`, if it has one already. ``timers``: is
+    there a watermark to wait for? ``hold`` is how far Spark's is held back behind that of the
+    operators, in microseconds; the delays of the sources have it."""
     for hop, following in pairwise(hops):
         handed, taken = len(hop.onward), len(following.operator.inputs)
         assert handed == taken, f"a hop hands on {handed} inputs, the next one takes {taken}"
     assert not hops[-1].onward, "the last hop gives results"
     ids, cache = tuple(shard_ids(shards)), segment_cache(sources[0].rows.sparkSession)
-    unique, inputs = unique_name(name), hops[0].operator.inputs
+    unique, inputs = unique or unique_name(name), hops[0].operator.inputs
     rows = _union(
         [
             _packed(source, Pack(i, source.route, ids, f"{unique}: pack {given}", source.counted))

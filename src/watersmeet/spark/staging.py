@@ -4,15 +4,17 @@
            JVM       Python           JVM            JVM     Python
 
 A staged table is in a folder that is named after what it was made from (:mod:`.table_identity`).
-So a query that starts again finds it, and queries over the same table share it. It is staged in
+So a query that starts again finds it, and queries over the same table share it, if it can be known
+to be the same; otherwise it belongs to one plan alone. It is staged in
 a folder beside that and renamed when it is complete: of two queries that stage the same table at
 the same time, one gets the name and the other uses it.
 
 Of a table whose rows are each from one file, a newer version shares what it can with the one
 before: only files are staged that no layer of that has (:mod:`watersmeet.operators.enrich.source`).
 
-A version that no step has used for a day belongs to no query any more; one that a newer version
-has superseded, after an hour. It is removed when a table is staged in the same folder.
+A version that no step has used for a day, and that no query holds (:mod:`.keeping`), belongs to
+none any more; one that a newer version has superseded, after an hour. It is removed when a table is
+staged in the same folder.
 """
 
 from __future__ import annotations
@@ -59,17 +61,24 @@ _OURS = re.compile(r"[0-9a-f]{32}|\.[0-9a-f]{32}-[0-9a-f]{8}")
 class Staging:
     """How a table is staged: its ``layout`` and the ``folder`` of all staged tables, in so many
     ``shards``, with partitions of about ``partition`` bytes. ``in_layers``: may a version have
-    several layers?"""
+    several layers? ``owner`` names the plan that it is staged for."""
 
     layout: RowLayout
     folder: str
     shards: int
     partition: int
     in_layers: bool
+    owner: str
 
     def identity(self, table: DataFrame) -> Identity:
         """What names a table that is staged so."""
-        return identity(table, self.layout, shards=self.shards, partition=self.partition)
+        return identity(
+            table,
+            self.layout,
+            shards=self.shards,
+            partition=self.partition,
+            owner=self.owner,
+        )
 
     def stage(self, table: DataFrame, *, before: StagedTable | None = None) -> StagedTable:
         """The table, staged now if it is not there; with what it shares with the version

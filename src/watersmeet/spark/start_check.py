@@ -31,7 +31,7 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import Any, ClassVar
 
@@ -236,14 +236,24 @@ def _noted(checkpoint: Checkpoint, path: str) -> Note | None:
 
 
 def operators_in(plan: str) -> list[Watched]:
-    """The operators in a plan of Spark's. (An observation's name is followed by a list; a name may
-    begin with another one.)"""
+    """The operators in a plan of Spark's."""
+    found = {_operators[name] for name in observed_in(plan, _operators)}
+    return sorted(found, key=lambda operator: (operator.fingerprint, operator.slices or 0))
+
+
+def observed_in(plan: str, known: Iterable[str]) -> set[str]:
+    """Which of the ``known`` observations are in a plan of Spark's. (An observation's name is
+    followed by a list; a name may begin with another one.)
+
+    >>> sorted(observed_in("CollectMetrics a, [x]\\n+- CollectMetrics a, [b, [y]", ["a", "a, [b"]))
+    ['a', 'a, [b']
+    """
     found = set()
     for observed in plan.split(_OBSERVES)[1:]:
-        names = [name for name in _operators if observed.startswith(f"{name}, [")]
+        names = [name for name in known if observed.startswith(f"{name}, [")]
         if names:
-            found.add(_operators[max(names, key=len)])
-    return sorted(found, key=lambda operator: (operator.fingerprint, operator.slices or 0))
+            found.add(max(names, key=len))
+    return found
 
 
 def _end(spark: SparkSession, execution: Any, reason: str) -> None:

@@ -2,7 +2,8 @@
 
 A table that is read from files, by a query over them that always gives the same, is known by the
 query's text, by how its files are read, and by their paths, sizes and times. Of any other table
-nobody can tell whether it has changed; it is known by its plan, within this application.
+nobody can tell whether it has changed, not even if its query is the same: it is known by its owner,
+the one plan that it is staged for.
 
 How it is staged is part of the name too: its columns, its keys, the number of shards.
 """
@@ -44,13 +45,15 @@ class Identity:
     source: Source | None = None
 
 
-def identity(df: DataFrame, layout: RowLayout, *, shards: int, partition: int) -> Identity:
-    """What names a table, and how it is staged."""
+def identity(
+    df: DataFrame, layout: RowLayout, *, shards: int, partition: int, owner: str
+) -> Identity:
+    """What names a table, and how it is staged. ``owner`` is whom it is staged for."""
     made = FORMAT, layout, df.schema.json(), shards, partition
     read = _read_from(df)
     if read is None:
-        text = f"{df.sparkSession.sparkContext.applicationId} {df.semanticHash()}"
-        return Identity(_digest(made, text), _digest(made, text), known=False)
+        own = _digest(made, owner)
+        return Identity(own, own, known=False)
     text, files = read
     series = _digest(made, text)
     source = Source(series, files[0]) if is_by_row(_analyzed(df)) else None

@@ -118,8 +118,9 @@ class EnrichPolicy:
     take another step when the watermark has moved, even if no rows come? ``partition`` is about
     the bytes of a partition of the table. ``copies``: does a host keep copies of the partitions
     that it reads? ``switching`` is the paper's switching factor, by which the cache inequality is
-    made stricter; 1 is best. Reading that takes no longer than ``at_once``
-    nanoseconds is never put off: a micro-batch takes longer than that anyway."""
+    made stricter; 1 is best. Reading that takes a shard no longer than ``at_once`` nanoseconds is
+    never put off: with that of the shards that a core steps one after the other, it takes no longer
+    than a micro-batch takes anyway."""
 
     shards: int
     cache: int
@@ -141,8 +142,11 @@ class EnrichPolicy:
         >>> fewer = planned.on(1)
         >>> fewer.cache, fewer.resident, fewer.piece
         (400, 800, 128)
+        >>> planned.on(6).at_once / planned.at_once == 2 / 3
+        True
         """
         before, now = (min(self.cores or count, count) for count in (self.shards, shards))
+        turns = -(-self.shards // before), -(-shards // now)
         return replace(
             self,
             shards=shards,
@@ -150,6 +154,7 @@ class EnrichPolicy:
             queue=self.queue * self.shards // shards,
             resident=self.resident * self.shards // shards,
             piece=self.piece * before // now,
+            at_once=self.at_once * turns[0] / turns[1],
         )
 
 

@@ -64,6 +64,11 @@ def test_the_way_that_has_become_cheaper_is_found(
         for _ in range(60):
             local.batch(STREAM)
             ways.append(getattr(local.counters, name) / len(local.staged.shard(Shard())))
-    # then most partitions are read in the cheaper way in the end, and some are explored.
+    # then most partitions are read in the cheaper way in the end, and some are explored;
     assert ways[0] < 0.5
     assert np.mean(ways[-10:]) > 0.9
+    # and the metrics say what they cost.
+    counters, measured = local.counters, local.run.state(0).reading
+    assert counters.seek_ns == pytest.approx(measured.seek, abs=1)
+    assert counters.find_ns == pytest.approx(measured.hit, abs=1)
+    assert counters.read_us == pytest.approx(1000 * measured.read, abs=1)

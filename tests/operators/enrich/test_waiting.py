@@ -96,6 +96,17 @@ def test_a_key_is_cached_if_its_waiting_rows_take_more(
     assert local.counters.cached_keys in (range(93, 101) if cached else range(50))
 
 
+def test_of_several_shards_the_oldest_wait_is_reported(tmp_path: Path) -> None:
+    # Given four shards in which rows wait,
+    local = waiting(delay="100 seconds").start(str(tmp_path), shards=4)
+    longest = 0
+    for second in range(25):
+        local.batch(rows(range(100), second))
+        longest = max(longest, local.counters.oldest_wait)
+    # then the longest wait of any is what the query reports.
+    assert 4 <= longest <= 8
+
+
 def test_a_step_without_rows_answers_all(tmp_path: Path) -> None:
     given = waiting()
     local = started(given, tmp_path)

@@ -49,7 +49,9 @@ SUPERSEDED_SECONDS = 3600
 _SUPERSEDED = "superseded"
 #: ... unless a query uses it that does not look for newer ones.
 _KEPT = "kept"
-#: When it was used last is known to this many seconds.
+#: ... and unless a query that uses it runs, though it may take no steps.
+_HELD = "held"
+#: When it was used or held last is known to this many seconds.
 _TOUCH_SECONDS = 60
 
 
@@ -179,10 +181,10 @@ class StagedTable:
             return os.stat(self.folder).st_mtime
 
     def idle(self) -> bool:
-        """Has no step used it for so long that it belongs to no query?"""
+        """Has no step used it, nor a query held it, for so long that it belongs to none?"""
         superseded = self._has(_SUPERSEDED) and not self._has(_KEPT)
         limit = SUPERSEDED_SECONDS if superseded else IDLE_SECONDS
-        return time.time() - self.used_at() > limit
+        return time.time() - max(self.used_at(), self._held_at()) > limit
 
     def supersede(self, newer: StagedTable) -> None:
         """Note that a newer version has taken its place; what that has of it stays."""
@@ -197,12 +199,25 @@ class StagedTable:
         for part in self.parts:
             part._mark(_KEPT)
 
+    def hold(self) -> None:
+        """Note that a query runs that uses it, though it may take no steps for long."""
+        for part in self.parts:
+            if time.time() - part._held_at() > _TOUCH_SECONDS:
+                part._mark(_HELD)
+
+    def _held_at(self) -> float:
+        try:
+            return os.stat(os.path.join(self.folder, _HELD)).st_mtime
+        except OSError:
+            return 0.0
+
     def _has(self, name: str) -> bool:
         return os.path.exists(os.path.join(self.folder, name))
 
     def _mark(self, name: str) -> None:
-        with contextlib.suppress(OSError), open(os.path.join(self.folder, name), "w"):
-            pass
+        path = os.path.join(self.folder, name)
+        with contextlib.suppress(OSError), open(path, "w"):
+            os.utime(path)
 
     def touch(self) -> None:
         """Note that it is in use."""

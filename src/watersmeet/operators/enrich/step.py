@@ -110,7 +110,7 @@ class Enrich:
         return iter(())
 
     def report(self, state: EnrichState, counters: EnrichCounters) -> None:
-        (stream,) = counters.streams
+        (stream,), reading = counters.streams, state.reading
         for window in state.windows:
             stream.state_rows += window.rows
             stream.state_bytes += total_bytes(window.entries)
@@ -118,6 +118,8 @@ class Enrich:
         count_cache(state, counters)
         counters.retried = state.retried.rows
         counters.cycles = state.progress.cycle
+        counters.seek_ns, counters.find_ns = round(reading.seek or 0), round(reading.hit or 0)
+        counters.read_us = round((reading.read or 0) * 1000)
         counters.cached_keys, counters.cached_bytes = state.cached
         oldest = state.waiting.oldest()
         counters.oldest_wait = 0 if oldest is None else state.progress.step - oldest + 1

@@ -80,10 +80,14 @@ def _reading(plan: EnrichPlan) -> Node:
         "scan": "scanned: read as a whole (as asked for)",
         "seek": "sought: read only where the wanted keys are (as asked for)",
     }[access]
+    costs = (
+        "what they cost is in the metrics: seek_ns for a key; read_us for a megabyte, and find_ns"
+    )
+    measured = [Node(f"{costs} for a key in it")] if access == "auto" else []
     return Node(
         "disk phase",
         [
-            Node(f"each partition is {how}"),
+            Node(f"each partition is {how}", measured),
             Node("partitions that cannot have a key, by their bounds and filters, are not read"),
             *([Node("a host keeps copies of the partitions that it reads")] if copies else []),
         ],
