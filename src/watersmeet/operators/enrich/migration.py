@@ -23,6 +23,9 @@ all that its rows need, it is the time in which the rows of the disk phase would
 that rows may wait in: as in the paper, cache and waiting rows then balance each other. The first
 cycles are shorter, so that the most frequent keys are cached soon.
 
+**Room.** The inequality compares by the mean bytes of a master row, as in the paper. Whether keys
+fit goes by the bytes of their own rows. They are copied a few keys at a time.
+
 What is decided in a step takes effect in a later one, so that a step that is run again emits the
 same rows.
 """
@@ -30,6 +33,7 @@ same rows.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -37,11 +41,12 @@ import pyarrow as pa
 from watersmeet.cost.enrich import belongs_into_cache, densest, leaves_cache
 from watersmeet.operators.enrich.hot_keys import KEY_BYTES, HotKeys, discard
 from watersmeet.operators.enrich.layout import EnrichLayout
-from watersmeet.operators.enrich.lookup import master_counts, master_rows
+from watersmeet.operators.enrich.lookup import master_rows, master_sizes
 from watersmeet.operators.enrich.state import INCREMENTING, PHASE_OUT, SWITCHING, EnrichState
 from watersmeet.operators.enrich.table import TableShard, ascending
 from watersmeet.operators.enrich.waiting import ARRIVED_BYTES
-from watersmeet.rows.columns import Bools, Ints, codes_of, concat
+from watersmeet.rows.columns import Bools, Ints, concat
+from watersmeet.rows.widths import runs
 
 #: Keys leave the cache in every tenth cycle only, so that their frequency is well known.
 EVICTION = 10
@@ -65,7 +70,11 @@ class Migration:
         if progress.hot is None:
             return None
         hot = HotKeys.open(self._state.cache, progress.hot)
-        return hot if hot is not None else self._written(progress.hot, before=None)
+        if hot is not None:
+            return hot
+        self._write(progress.hot, before=None)
+        # Without room on the disk there is none: the table has the same rows.
+        return HotKeys.open(self._state.cache, progress.hot)
 
     def end(self, hot: HotKeys | None, *, wrapped: bool) -> None:
         """Go on with the migration; ``wrapped``: has this step finished a pass through the
@@ -73,7 +82,7 @@ class Migration:
         progress = self._state.progress
         if progress.phase == SWITCHING:
             assert progress.coming is not None, "keys were chosen before they are switched"
-            self._written(progress.coming, before=hot)
+            self._write(progress.coming, before=hot)
             progress.phase = PHASE_OUT
         elif wrapped if progress.pace else progress.volume > progress.limit:
             self._end_cycle(hot)
@@ -90,7 +99,7 @@ class Migration:
         progress.phase, progress.volume, progress.cursor = INCREMENTING, 0.0, 0
         if known is not None:
             codes = known[0]
-            progress.hot = self._state.keep_keys(codes, master_counts(self._table, codes))
+            progress.hot = self._state.keep_keys(codes, master_sizes(self._table, codes)[0])
 
     # -- inside ---------------------------------------------------------------------
 
@@ -114,17 +123,18 @@ class Migration:
         # Only of these can the inequality hold: a key has one master row or more, or none.
         likely = barren | (n * v_S > v_R)
         codes, n = codes[likely], n[likely].astype(np.float64)
-        m = master_counts(self._table, codes)
+        m, sizes = master_sizes(self._table, codes)
         enters = belongs_into_cache(m, n, v_R, v_S, self._layout.policy.switching)
         if hot is not None:
             enters &= ~np.isin(codes, hot.codes)
             stays, frequency = self._staying(hot)
             codes = np.concatenate([codes[enters], hot.codes[stays]])
             m = np.concatenate([m[enters], hot.rows[stays]])
+            sizes = np.concatenate([sizes[enters], hot.sizes()[stays]])
             n = np.concatenate([n[enters], frequency[stays]])
         else:
-            codes, m, n = codes[enters], m[enters], n[enters]
-        fits = np.flatnonzero(densest(m * v_R + KEY_BYTES, n * v_S, self._layout.policy.cache))
+            codes, m, n, sizes = codes[enters], m[enters], n[enters], sizes[enters]
+        fits = np.flatnonzero(densest(sizes + KEY_BYTES, n * v_S, self._layout.policy.cache))
         order = fits[np.argsort(codes[fits])]
         before = codes[:0] if hot is None else hot.codes
         return codes[order], m[order], not np.array_equal(codes[order], before)
@@ -150,24 +160,53 @@ class Migration:
             progress.counted = 0.0
         return stays, frequency
 
-    def _written(self, name: str, *, before: HotKeys | None) -> HotKeys | None:
+    def _write(self, name: str, *, before: HotKeys | None) -> None:
         """Write the files of a cache whose keys are known: with the rows of the cache
         ``before`` it, where that has them, and those of the table."""
         known = self._state.keys_of(name)
         if known is None:
-            return None
+            return
         codes, rows = known
-        counts, missing = self._expected(rows), codes
-        old: Iterator[pa.RecordBatch] = iter(())
+        counts = self._expected(rows)
         if before is not None:
             stay = np.isin(before.codes, codes)
-            old, missing = before.master(stay), np.setdiff1d(codes, before.codes)
             counts[np.isin(codes, before.codes)] = before.counts[stay]
-        new = master_rows(self._table, missing, piece=self._layout.policy.piece)
         cache, piece = self._state.cache, self._layout.policy.piece
-        HotKeys.write(cache, name, codes, rows, counts, merged(old, new), partition=piece)
-        # Without room on the disk there is none: the table has the same rows.
-        return HotKeys.open(cache, name)
+        master = self._master(codes, before)
+        HotKeys.write(cache, name, codes, rows, counts, master, partition=piece)
+
+    def _master(self, codes: Ints, before: HotKeys | None) -> Iterator[pa.RecordBatch]:
+        """All master rows of some keys, in order, of a few keys at a time: so many that their rows
+        take half a piece. The rows of a key that alone takes more are not put together."""
+        sizes = self._sizes(codes, before)
+        for some in runs(sizes, len(codes), self._layout.policy.piece // 2):
+            found = self._found(codes[some], before)
+            if some.stop - some.start == 1:
+                yield from found
+            elif held := [*found]:
+                rows = concat(held)
+                held.clear()
+                yield ascending(rows)
+
+    def _sizes(self, codes: Ints, before: HotKeys | None) -> Ints:
+        """The bytes of the master rows of each key."""
+        if before is None:
+            return master_sizes(self._table, codes)[1]
+        known, at = before.find(codes)
+        sizes = np.empty(len(codes), dtype=np.int64)
+        sizes[known] = before.sizes()[at]
+        sizes[~known] = master_sizes(self._table, codes[~known])[1]
+        return sizes
+
+    def _found(self, codes: Ints, before: HotKeys | None) -> Iterator[pa.RecordBatch]:
+        """The master rows of some keys, from the cache or the table: those of each in order."""
+        piece = self._layout.policy.piece
+        if before is None:
+            return master_rows(self._table, codes, piece=piece)
+        known, at = before.find(codes)
+        keep = np.zeros(len(before), dtype=np.bool_)
+        keep[at] = True
+        return chain(before.master(keep), master_rows(self._table, codes[~known], piece=piece))
 
     def _expected(self, rows: Ints) -> Ints:
         """How often keys that enter now are counted to have come since the counts began: as often
@@ -180,24 +219,3 @@ class Migration:
     def _drop(self, name: str) -> None:
         self._state.forget_keys(name)
         discard(self._state.cache, name)
-
-
-def merged(
-    old: Iterator[pa.RecordBatch], new: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """Rows of two iterators in one that ascends by code: those of ``old``, which do, and those of
-    ``new``, which do layer by layer and are held in memory. They have no code in common."""
-    held = [batch for batch in new if len(batch)]
-    rows = concat(held) if held else None
-    held.clear()
-    rows = None if rows is None else ascending(rows)
-    for batch in old:
-        if rows is None or not len(batch):
-            yield batch
-            continue
-        stop = int(np.searchsorted(codes_of(rows), codes_of(batch)[-1]))
-        both = concat([batch, rows.slice(0, stop)])
-        yield ascending(both)
-        rows = rows.slice(stop)
-    if rows is not None:
-        yield rows
