@@ -27,7 +27,9 @@ cycles are shorter, so that the most frequent keys are cached soon.
 fit goes by the bytes of their own rows. They are copied a few keys at a time.
 
 What is decided in a step takes effect in a later one, so that a step that is run again emits the
-same rows.
+same rows. If there is less room than before, because the memory is less or the keys have more rows
+in a newer version of the table, some keys leave when the step begins. Their rows are answered in
+it nevertheless, from the table, as if they were still cached: so the room does not decide either.
 """
 
 from __future__ import annotations
@@ -53,12 +55,14 @@ EVICTION = 10
 
 
 class Migration:
-    """Moves keys into the cache of a shard, and out of it; lives for a step."""
+    """Moves keys into the cache of a shard, and out of it; lives for a step. ``leaving`` are the
+    codes of keys for which there is no room any more since this step began."""
 
     def __init__(self, layout: EnrichLayout, state: EnrichState, table: TableShard) -> None:
         self._layout = layout
         self._state = state
         self._table = table
+        self.leaving: Ints = np.empty(0, np.int64)
 
     def begin(self) -> HotKeys | None:
         """The cache that this step uses."""
@@ -67,6 +71,8 @@ class Migration:
             if progress.hot is not None:
                 self._drop(progress.hot)
             progress.hot, progress.coming, progress.phase = progress.coming, None, INCREMENTING
+        if progress.room != self._layout.policy.cache:
+            self._fit()
         if progress.hot is None:
             return None
         hot = HotKeys.open(self._state.cache, progress.hot)
@@ -88,7 +94,8 @@ class Migration:
             self._end_cycle(hot)
 
     def renew(self) -> None:
-        """The table is another one: the same keys are cached, with what it has of them."""
+        """The table is another one: the same keys are cached, with what it has of them, if there
+        is room."""
         progress = self._state.progress
         name = progress.coming if progress.phase == PHASE_OUT else progress.hot
         known = None if name is None else self._state.keys_of(name)
@@ -98,10 +105,36 @@ class Migration:
         progress.hot = progress.coming = None
         progress.phase, progress.volume, progress.cursor = INCREMENTING, 0.0, 0
         if known is not None:
-            codes = known[0]
-            progress.hot = self._state.keep_keys(codes, master_sizes(self._table, codes)[0])
+            progress.hot, self.leaving = self._fitted(known[0])
+        progress.room = self._layout.policy.cache
 
     # -- inside ---------------------------------------------------------------------
+
+    def _fit(self) -> None:
+        """The memory is another one: keys leave if there is no room for all."""
+        progress = self._state.progress
+        progress.hot, self.leaving = self._shrunk(progress.hot)
+        progress.coming, _ = self._shrunk(progress.coming)
+        progress.room = self._layout.policy.cache
+
+    def _shrunk(self, name: str | None) -> tuple[str | None, Ints]:
+        """The cache that takes the place of another one, if there is no room for that; and the
+        codes of the keys that leave."""
+        known = None if name is None else self._state.keys_of(name)
+        if name is None or known is None:
+            return name, self.leaving[:0]
+        fitted, leaving = self._fitted(known[0])
+        if fitted != name:
+            self._drop(name)
+        return fitted, leaving
+
+    def _fitted(self, codes: Ints) -> tuple[str, Ints]:
+        """Cache those of some keys that there is room for; the name of the cache, and the codes of
+        the others. How often they come is known on the host alone, and must not decide about this
+        step: the smallest stay, so that many do."""
+        rows, sizes = master_sizes(self._table, codes)
+        fits = densest(sizes + KEY_BYTES, np.ones(len(codes)), self._layout.policy.cache)
+        return self._state.keep_keys(codes[fits], rows[fits]), codes[~fits]
 
     def _end_cycle(self, hot: HotKeys | None) -> None:
         progress, tally = self._state.progress, self._state.tally
