@@ -115,6 +115,8 @@ class Migration:
         progress = self._state.progress
         progress.hot, self.leaving = self._shrunk(progress.hot)
         progress.coming, _ = self._shrunk(progress.coming)
+        if progress.coming is not None and progress.coming == progress.hot:
+            progress.coming, progress.phase = None, INCREMENTING
         progress.room = self._layout.policy.cache
 
     def _shrunk(self, name: str | None) -> tuple[str | None, Ints]:
