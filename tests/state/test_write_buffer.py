@@ -76,6 +76,14 @@ def test_a_part_that_is_written_is_deleted_from_the_store(
     assert store.values == {}
 
 
+def test_under_a_budget_it_is_full_sooner(store: RecordingStore, cache: SegmentCache) -> None:
+    buffer = WriteBuffer(store, cache, memory=segment().nbytes)
+    buffer.add_segment("one", segment(), ["part/1"], size=1)
+    assert not buffer.full
+    buffer.add_segment("two", segment(), ["part/1"], size=1)
+    assert buffer.full
+
+
 def test_a_segment_waits_for_the_flush(buffer: WriteBuffer, cache: SegmentCache) -> None:
     one = segment()
     buffer.add_segment("one", one, ["part/1"], size=10)

@@ -47,6 +47,21 @@ def row_bytes(rows: pa.RecordBatch, positions: Positions) -> Ints | int:
     return total
 
 
+def range_bytes(rows: pa.RecordBatch, low: Positions, high: Positions) -> Ints:
+    """The bytes that the rows of each range take together, from ``low`` to before ``high``. Of
+    rows that are mapped, only offsets at both ends are touched.
+
+    >>> rows = pa.RecordBatch.from_pydict({"n": [1, 2, 3], "text": ["", "seven b", "x"]})
+    >>> range_bytes(rows, np.array([0, 1, 2]), np.array([2, 3, 2])).tolist()
+    [31, 32, 0]
+    """
+    bits = sum(_fixed_bits(column.type) + bool(column.null_count) for column in rows.columns)
+    total: Ints = -(-(high - low).astype(np.int64) * bits // 8)
+    for column in rows.columns:
+        _add_pointed_to(total, column, low, high)
+    return total
+
+
 def runs(widths: Ints | int, count: int, limit: int) -> Iterator[slice]:
     """Neighbours, of ``count`` rows, that take at most ``limit`` bytes together, as many as can
     be; a wider one is alone.

@@ -32,7 +32,7 @@ from watersmeet.state.memory import OpenSegments
 from watersmeet.state.part_names import PartNames, segment_id
 from watersmeet.state.segment import Segment
 from watersmeet.state.store import Store
-from watersmeet.state.write_buffer import WriteBuffer
+from watersmeet.state.write_buffer import LIMIT, WriteBuffer
 
 #: A merge of fewer stored bytes than this rewrites its rows, as one part.
 REWRITE_BELOW = 1 << 20
@@ -41,6 +41,8 @@ PART_BYTES = 64 << 20
 #: Plain segments are merged up to this size in memory. A scan of larger ones is not faster: its
 #: cost is that of the rows, and of one call for each segment.
 PLAIN_BYTES = 8 << 20
+#: New segments wait for the end of the step if they take no more than so many of the largest.
+_BUFFERED = 2
 
 
 @dataclass
@@ -70,7 +72,8 @@ class Window:
 
     def __post_init__(self) -> None:
         self._bitmaps = Bitmaps(self.store)
-        self._buffer = WriteBuffer(self.store, self.cache)
+        memory = max(LIMIT, _BUFFERED * self.largest)
+        self._buffer = WriteBuffer(self.store, self.cache, memory)
 
     # -- reading ---------------------------------------------------------------
 

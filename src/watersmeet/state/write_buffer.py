@@ -8,7 +8,7 @@ Rule: small parts, and the files of all new segments, wait here. A small segment
 dropped, in the step that made it; what is deleted while it waits is never written. That matters
 because each value costs a round trip to Spark's state store. A large part does not wait. When
 more than :data:`LIMIT` bytes have come since the last flush, or segments that take more than
-:data:`MEMORY`, it is time for the next one.
+:data:`MEMORY`, or less under a budget, it is time for the next one.
 
 A segment whose parts the store keeps at hand (:meth:`watersmeet.state.store.Store.at_hand`) gets no
 file: to write one takes longer than to decode it in every step.
@@ -36,7 +36,7 @@ class WriteBuffer:
 
     Invariant: ``_size`` is what all segments that have come since the last flush take in the store,
     ``_memory`` what they take in memory. A segment counts until the flush, also when it has been
-    dropped meanwhile.
+    dropped meanwhile. ``memory`` is the limit of that under a budget.
 
     >>> from watersmeet.state.store import MemoryStore
     >>> store = MemoryStore()
@@ -53,6 +53,7 @@ class WriteBuffer:
 
     store: Store
     cache: SegmentCache
+    memory: int | None = None
     _parts: dict[str, bytes] = field(default_factory=dict)
     _segments: dict[str, tuple[Segment, Sequence[str]]] = field(default_factory=dict)
     _size: int = 0
@@ -101,7 +102,8 @@ class WriteBuffer:
     @property
     def full(self) -> bool:
         """Is it time to flush, before the end of the step?"""
-        return self._size > LIMIT or self._memory > MEMORY
+        memory = MEMORY if self.memory is None else min(MEMORY, self.memory)
+        return self._size > LIMIT or self._memory > memory
 
     def flush(self) -> None:
         """Write everything that waits."""

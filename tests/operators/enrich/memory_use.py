@@ -9,9 +9,11 @@ memory, and the files that it has mapped and touched.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
@@ -61,30 +63,39 @@ def main(folder: str, memory: str, *where: str) -> None:
         policy=in_place(memory) if where else None,
     )
     enrich.batch(pa.table({"key": [1], "id": [1]}, ORDERS))
+    dice = np.random.default_rng(1)
+    hits = 0
+    with growth() as grown:
+        for _ in range(BATCHES):
+            ranks = np.exp(dice.random(ROWS) * np.log(size.rows)).astype(np.int64) - 1
+            keys = ranks * 7919 % size.rows
+            rows = [pa.RecordBatch.from_pydict({"key": keys, "id": np.arange(ROWS)}, ORDERS)]
+            encoded = enrich._encoded(0, pa.Table.from_batches(rows))
+            for _ in stepped(enrich, encoded):
+                pass
+            hits = enrich.counters.hits
+    print(f"{grown[0]} {hits}")
+
+
+@contextlib.contextmanager
+def growth() -> Iterator[list[int]]:
+    """By how many bytes this process grows in the block, at most; known behind it."""
     pa.default_memory_pool().release_unused()
-    before, greatest, done = resident(), [0], threading.Event()
+    before, grown, done = resident(), [0], threading.Event()
 
     def watch() -> None:
         while not done.is_set():
-            greatest[0] = max(greatest[0], resident())
+            grown[0] = max(grown[0], resident() - before)
             time.sleep(0.001)
 
-    threading.Thread(target=watch, daemon=True).start()
-    dice = np.random.default_rng(1)
-    hits = 0
-    for _ in range(BATCHES):
-        ranks = np.exp(dice.random(ROWS) * np.log(size.rows)).astype(np.int64) - 1
-        keys = ranks * 7919 % size.rows
-        rows = [pa.RecordBatch.from_pydict({"key": keys, "id": np.arange(ROWS)}, ORDERS)]
-        encoded = enrich._encoded(0, pa.Table.from_batches(rows))
-        for _ in stepped(enrich, encoded):
-            pass
-        hits = enrich.counters.hits
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    yield grown
     done.set()
-    print(f"{greatest[0] - before} {hits}")
+    thread.join()
 
 
-def stepped(enrich: LocalEnrich, rows: pa.RecordBatch | None) -> object:
+def stepped(enrich: LocalEnrich, rows: pa.RecordBatch | None) -> Iterator[pa.RecordBatch]:
     """Results as a backend takes them: one after the other."""
     operator, counters = enrich.run.operator, enrich.run.operator.counters()
     state = enrich.run.state(0)

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 
 from watersmeet.operators.enrich.hot_keys import HotKeys, _counts, discard
-from watersmeet.operators.enrich.migration import merged
 from watersmeet.operators.enrich.tally import Tally
 from watersmeet.rows.columns import CODE, codes_of
 from watersmeet.state.cache import SegmentCache
@@ -88,8 +87,8 @@ def test_an_open_cache_outlives_its_files(tmp_path: Path) -> None:
     assert sum(map(len, hot.master(np.array([False, True])))) == 30
 
 
-def test_merged_rows_ascend() -> None:
-    old = [rows_of([1, 1, 4]), rows_of([]), rows_of([4, 9])]
-    new = [rows_of([0, 2]), rows_of([5, 5]), rows_of([12])]
-    codes = np.concatenate([codes_of(batch) for batch in merged(iter(old), iter(new))])
-    assert codes.tolist() == [0, 1, 1, 2, 4, 4, 5, 5, 9, 12]
+def test_keys_take_the_bytes_of_their_own_rows(tmp_path: Path) -> None:
+    hot = cache(tmp_path, {2: 1, 5: 0, 7: 30, 9: 2})
+    assert len(hot.partitions) > 2
+    # A row has a code, an offset and a text: "2/0", "7/1" to "7/9", "7/10" to "7/30", "9/31".
+    assert hot.sizes().tolist() == [15, 0, 9 * 15 + 21 * 16, 2 * 16]

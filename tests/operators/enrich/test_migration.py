@@ -13,8 +13,9 @@ import pytest
 from tests.conformance.ways import Disturbance
 from tests.operators.enrich.enrichment import Enrichment, disturbed
 from tests.oracle import assert_same_rows
-from watersmeet.operators.enrich import partitions
+from watersmeet.operators.enrich import migration, partitions
 from watersmeet.operators.enrich.state import INCREMENTING, PHASE_OUT, SWITCHING, Progress
+from watersmeet.operators.enrich.table import ascending
 from watersmeet.rows.shard import Shard
 from watersmeet.spec.enrich import EnrichTuning
 from watersmeet.testing import LocalEnrich, LocalStream
@@ -157,6 +158,56 @@ def test_a_key_that_alone_exceeds_the_room_is_never_cached(tmp_path: Path) -> No
     for _ in range(4):
         assert local.batch(rows(*[7] * 2000)).num_rows == 2000 * 500
     assert cached(local) == {}
+
+
+def test_wide_keys_are_chosen_by_their_own_bytes_and_copied_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given 40 frequent keys whose rows are much wider than most,
+    texts = ["x" * 1000 if k < 40 else "y" for k in range(4000)]
+    table = pa.table({"k": range(4000), "x": texts})
+    policy = SMALL | {"cache": 20_000, "piece": 8000, "partition": 10_000}
+    given = Enrichment(LocalStream(STREAM), table, on="k", policy=policy)
+    local, copied = given.start(str(tmp_path)), []
+
+    def noted(rows: pa.RecordBatch) -> pa.RecordBatch:
+        copied.append(rows.nbytes)
+        return ascending(rows)
+
+    monkeypatch.setattr(migration, "ascending", noted)
+    # when they are cached, some at first and others later,
+    batches = [rows(*[*range(8 * number, 40)] * 20) for number in (4, 4, 4, 0, 0, 0)]
+    results = [local.batch(batch) for batch in batches]
+    # then they are as many as there is room for, and few are copied at a time.
+    assert len(cached(local)) >= 15
+    assert local.counters.cached_bytes <= 20_000
+    assert max(copied) <= 8000
+    assert_same_rows(pa.concat_tables(results), given.expected(batches))
+
+
+@pytest.mark.parametrize("phase", [INCREMENTING, SWITCHING, PHASE_OUT])
+def test_keys_leave_if_the_memory_is_less_than_before(tmp_path: Path, phase: str) -> None:
+    # Given cached keys, in any phase,
+    local, batches, results = enrichment().start(str(tmp_path)), [], []
+
+    def answered(*keys: int) -> None:
+        batches.append(rows(*keys))
+        results.append(local.batch(batches[-1]))
+
+    for _ in range(3):
+        answered(*[1, 5, 9, 13] * 5)
+    assert len(cached(local)) == 4
+    while progress(local).phase != phase or len(batches) < 5:
+        answered(*[1, 5, 9, 13] * 5, *[17 + 4 * len(batches)] * 5)
+    # when the query goes on with less memory,
+    less = enrichment(cache=100)
+    local = less.start(str(tmp_path), restart=local)
+    # then the cache is never larger than that.
+    for _ in range(4):
+        answered(*[1, 5, 9, 13] * 5)
+        assert local.counters.cached_bytes <= 100
+        assert len(cached(local)) == 2
+    assert_same_rows(pa.concat_tables(results), less.expected(batches))
 
 
 def test_a_table_that_fits_is_a_main_memory_join(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from tests.conformance.strategies import INSTANT, examples, until_shown
 from tests.conformance.ways import Disturbance
 from tests.operators.enrich.enrichment import UNHURRIED, Enrichment, disturbed
 from watersmeet.operators.enrich.state import INCREMENTING, PHASE_OUT, SWITCHING
+from watersmeet.operators.enrich.step import Step
 from watersmeet.spec.enrich import ENRICH_TYPES
 from watersmeet.testing import LocalEnrich, LocalStream
 
@@ -90,6 +91,24 @@ def test_cached_keys_stay_cached_with_what_the_newer_version_has(
     # when it takes effect, then both are answered from the cache, as it has them.
     assert local.counters.hits == 2
     assert sorted(versions(found), key=str) == [1, 1, 1, None]
+
+
+def test_keys_that_have_grown_leave_if_there_is_no_room_for_them(tmp_path: Path) -> None:
+    # Given three cached keys, and a version in which two of them have very many rows,
+    local = changing(policy={"cache": 600}).start(str(tmp_path))
+    for second in range(4):
+        local.batch(rows([1, 2, 3] * 3, second))
+    assert local.counters.cached_keys == 3
+    grown = [1, *[2] * 20, *[3] * 500]
+    local.refresh(prices(1, grown))
+    local.batch(rows([1], 5))
+    # when it takes effect,
+    found = local.batch(rows([1, 2, 3], 6))
+    # then the smallest stay, as many as there is room for,
+    assert local.counters.hits == 2
+    assert local.counters.cached_bytes <= 600
+    # and rows of the other are answered, from the table.
+    assert sorted(found["k"].to_pylist()) == grown
 
 
 def test_rows_that_are_added_are_staged_beside_those_that_are_there(tmp_path: Path) -> None:
@@ -219,6 +238,30 @@ def test_a_row_without_a_match_waits_for_a_newer_version(tmp_path: Path, how: st
     third = local.batch(rows([], 60))
     assert local.counters.given_up == 1
     assert third["k"].to_pylist() == ([51] if how in ("left", "anti") else [])
+
+
+def test_rows_are_retried_piece_by_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Given rows that wait, of many pieces,
+    local = changing(retry="1 minute", policy={"piece": 2000}).start(str(tmp_path))
+    for number in range(10):
+        local.batch(rows(range(100 * number + 50, 100 * number + 150), 0))
+    # when a newer version has some of their keys,
+    taken, answer = [], Step._answer
+
+    def noted(step: Step, piece: pa.RecordBatch) -> Any:
+        taken.append((piece.nbytes, step.state.retried.rows))
+        return answer(step, piece)
+
+    monkeypatch.setattr(Step, "_answer", noted)
+    local.refresh(prices(1, range(0, 2000, 2)))
+    found = [local.batch(rows([], 0)) for _ in range(3)]
+    # then they are taken piece by piece, while the others are where they were,
+    assert len(taken) > 5
+    assert max(size for size, _ in taken) < 4000
+    assert taken[0][1] >= 800
+    # and each is answered once, or waits again.
+    assert [len(some) for some in found] == [0, 500, 0]
+    assert local.counters.retried == 500
 
 
 def test_a_row_is_given_up_when_its_time_is_over_and_not_before(tmp_path: Path) -> None:

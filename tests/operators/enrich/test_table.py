@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from watersmeet.errors import StagedTableError
-from watersmeet.operators.enrich.lookup import Visits, master_counts, master_rows
+from watersmeet.operators.enrich.lookup import Visits, master_rows, master_sizes
 from watersmeet.operators.enrich.partitions import PartitionWriter
 from watersmeet.operators.enrich.staged import StagedTable, stage
 from watersmeet.operators.enrich.table import Layer, TableShard
@@ -84,10 +84,12 @@ def test_master_rows_are_found_and_counted(tmp_path: Path) -> None:
     codes = sorted([*range(0, 300, 3), *[150] * 200])
     table = written(tmp_path, codes, partition=1000)
     wanted = np.array([-5, 0, 1, 3, 150, 297, 298])
-    assert master_counts(TableShard((table,)), wanted).tolist() == [0, 1, 0, 1, 201, 1, 0]
+    counts, sizes = master_sizes(TableShard((table,)), wanted)
+    assert counts.tolist() == [0, 1, 0, 1, 201, 1, 0]
     rows = [*master_rows(TableShard((table,)), wanted, piece=500)]
     assert np.concatenate([codes_of(batch) for batch in rows]).tolist() == [0, 3, *[150] * 201, 297]
     assert len(rows) >= 10
+    assert sizes.sum() <= sum(batch.nbytes for batch in rows) <= sizes.sum() + 16 * len(rows)
 
 
 def test_master_rows_of_several_layers_are_found_together(tmp_path: Path) -> None:
@@ -101,7 +103,7 @@ def test_master_rows_of_several_layers_are_found_together(tmp_path: Path) -> Non
     ]
     # when keys are looked up, then those of all layers are found,
     wanted = np.array([-5, 0, 1, 150, 297, 298, 1000])
-    assert master_counts(table, wanted).tolist() == [0, 1, 0, 2, 201, 1, 1]
+    assert master_sizes(table, wanted)[0].tolist() == [0, 1, 0, 2, 201, 1, 1]
     rows = [*master_rows(table, wanted, piece=500)]
     found = np.concatenate([codes_of(batch) for batch in rows])
     assert sorted(found.tolist()) == [0, 150, 150, *[297] * 201, 298, 1000]

@@ -26,7 +26,7 @@ import pyarrow as pa
 from watersmeet.operators.enrich.candidates import Found
 from watersmeet.rows.columns import CODE, Bools, Ints
 from watersmeet.rows.gathering import Gathering
-from watersmeet.rows.widths import sliced
+from watersmeet.rows.widths import range_bytes, sliced
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.segment import Segment
 
@@ -121,11 +121,21 @@ class HotKeys:
             last = np.minimum(high[inside], stop) - offset
             yield Found(partition, mine[inside], first, last)
 
+    def sizes(self) -> Ints:
+        """The bytes that the master rows of each key take."""
+        sizes, ends = np.zeros(len(self), dtype=np.int64), np.cumsum(self.rows)
+        for offset, partition in self._placed():
+            low, high = (np.clip(at - offset, 0, len(partition)) for at in (ends - self.rows, ends))
+            sizes += range_bytes(partition.rows, low, high)
+        return sizes
+
     def master(self, keep: Bools) -> Iterator[pa.RecordBatch]:
         """The master rows of some of the keys, in order."""
         of_row = np.repeat(keep, self.rows)
         for offset, partition in self._placed():
-            yield partition.rows.filter(pa.array(of_row[offset : offset + len(partition)]))
+            chosen = of_row[offset : offset + len(partition)]
+            if chosen.any():
+                yield partition.rows.filter(pa.array(chosen))
 
     def _placed(self) -> Iterator[tuple[int, Segment]]:
         """The partitions, each with the number of rows before it."""

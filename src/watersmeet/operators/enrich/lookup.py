@@ -13,7 +13,7 @@ from watersmeet.operators.enrich.candidates import Found
 from watersmeet.operators.enrich.table import Layer, TableShard
 from watersmeet.rows.columns import Bools, Ints, codes_of
 from watersmeet.rows.output import PIECE
-from watersmeet.rows.widths import row_bytes, runs
+from watersmeet.rows.widths import range_bytes, row_bytes, runs
 from watersmeet.state.probe import spread
 from watersmeet.state.segment import Segment
 
@@ -118,13 +118,14 @@ def located(stored: Ints, codes: Ints) -> tuple[Ints, Ints, Ints]:
     return there, low, high
 
 
-def master_counts(table: TableShard, codes: Ints) -> Ints:
-    """How many rows each of some different codes has, which ascend."""
-    counts = np.zeros(len(codes), dtype=np.int64)
+def master_sizes(table: TableShard, codes: Ints) -> tuple[Ints, Ints]:
+    """How many rows each of some different codes has, which ascend, and the bytes of these."""
+    counts, sizes = np.zeros((2, len(codes)), dtype=np.int64)
     for partition, positions, low, high in _ranges(table, codes):
         counts[positions] += high - low
+        sizes[positions] += range_bytes(partition.rows, low, high)
         del partition
-    return counts
+    return counts, sizes
 
 
 def master_rows(table: TableShard, codes: Ints, *, piece: int) -> Iterator[pa.RecordBatch]:

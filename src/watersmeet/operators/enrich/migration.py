@@ -23,13 +23,19 @@ all that its rows need, it is the time in which the rows of the disk phase would
 that rows may wait in: as in the paper, cache and waiting rows then balance each other. The first
 cycles are shorter, so that the most frequent keys are cached soon.
 
+**Room.** The inequality compares by the mean bytes of a master row, as in the paper. Whether keys
+fit goes by the bytes of their own rows. They are copied a few keys at a time.
+
 What is decided in a step takes effect in a later one, so that a step that is run again emits the
-same rows.
+same rows. If there is less room than before, because the memory is less or the keys have more rows
+in a newer version of the table, some keys leave when the step begins. Their rows are answered in
+it nevertheless, from the table, as if they were still cached: so the room does not decide either.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -37,23 +43,26 @@ import pyarrow as pa
 from watersmeet.cost.enrich import belongs_into_cache, densest, leaves_cache
 from watersmeet.operators.enrich.hot_keys import KEY_BYTES, HotKeys, discard
 from watersmeet.operators.enrich.layout import EnrichLayout
-from watersmeet.operators.enrich.lookup import master_counts, master_rows
+from watersmeet.operators.enrich.lookup import master_rows, master_sizes
 from watersmeet.operators.enrich.state import INCREMENTING, PHASE_OUT, SWITCHING, EnrichState
 from watersmeet.operators.enrich.table import TableShard, ascending
 from watersmeet.operators.enrich.waiting import ARRIVED_BYTES
-from watersmeet.rows.columns import Bools, Ints, codes_of, concat
+from watersmeet.rows.columns import Bools, Ints, concat
+from watersmeet.rows.widths import runs
 
 #: Keys leave the cache in every tenth cycle only, so that their frequency is well known.
 EVICTION = 10
 
 
 class Migration:
-    """Moves keys into the cache of a shard, and out of it; lives for a step."""
+    """Moves keys into the cache of a shard, and out of it; lives for a step. ``leaving`` are the
+    codes of keys for which there is no room any more since this step began."""
 
     def __init__(self, layout: EnrichLayout, state: EnrichState, table: TableShard) -> None:
         self._layout = layout
         self._state = state
         self._table = table
+        self.leaving: Ints = np.empty(0, np.int64)
 
     def begin(self) -> HotKeys | None:
         """The cache that this step uses."""
@@ -62,10 +71,16 @@ class Migration:
             if progress.hot is not None:
                 self._drop(progress.hot)
             progress.hot, progress.coming, progress.phase = progress.coming, None, INCREMENTING
+        if progress.room != self._layout.policy.cache:
+            self._fit()
         if progress.hot is None:
             return None
         hot = HotKeys.open(self._state.cache, progress.hot)
-        return hot if hot is not None else self._written(progress.hot, before=None)
+        if hot is not None:
+            return hot
+        self._write(progress.hot, before=None)
+        # Without room on the disk there is none: the table has the same rows.
+        return HotKeys.open(self._state.cache, progress.hot)
 
     def end(self, hot: HotKeys | None, *, wrapped: bool) -> None:
         """Go on with the migration; ``wrapped``: has this step finished a pass through the
@@ -73,13 +88,14 @@ class Migration:
         progress = self._state.progress
         if progress.phase == SWITCHING:
             assert progress.coming is not None, "keys were chosen before they are switched"
-            self._written(progress.coming, before=hot)
+            self._write(progress.coming, before=hot)
             progress.phase = PHASE_OUT
         elif wrapped if progress.pace else progress.volume > progress.limit:
             self._end_cycle(hot)
 
     def renew(self) -> None:
-        """The table is another one: the same keys are cached, with what it has of them."""
+        """The table is another one: the same keys are cached, with what it has of them, if there
+        is room."""
         progress = self._state.progress
         name = progress.coming if progress.phase == PHASE_OUT else progress.hot
         known = None if name is None else self._state.keys_of(name)
@@ -89,10 +105,38 @@ class Migration:
         progress.hot = progress.coming = None
         progress.phase, progress.volume, progress.cursor = INCREMENTING, 0.0, 0
         if known is not None:
-            codes = known[0]
-            progress.hot = self._state.keep_keys(codes, master_counts(self._table, codes))
+            progress.hot, self.leaving = self._fitted(known[0])
+        progress.room = self._layout.policy.cache
 
     # -- inside ---------------------------------------------------------------------
+
+    def _fit(self) -> None:
+        """The memory is another one: keys leave if there is no room for all."""
+        progress = self._state.progress
+        progress.hot, self.leaving = self._shrunk(progress.hot)
+        progress.coming, _ = self._shrunk(progress.coming)
+        if progress.coming is not None and progress.coming == progress.hot:
+            progress.coming, progress.phase = None, INCREMENTING
+        progress.room = self._layout.policy.cache
+
+    def _shrunk(self, name: str | None) -> tuple[str | None, Ints]:
+        """The cache that takes the place of another one, if there is no room for that; and the
+        codes of the keys that leave."""
+        known = None if name is None else self._state.keys_of(name)
+        if name is None or known is None:
+            return name, self.leaving[:0]
+        fitted, leaving = self._fitted(known[0])
+        if fitted != name:
+            self._drop(name)
+        return fitted, leaving
+
+    def _fitted(self, codes: Ints) -> tuple[str, Ints]:
+        """Cache those of some keys that there is room for; the name of the cache, and the codes of
+        the others. How often they come is known on the host alone, and must not decide about this
+        step: the smallest stay, so that many do."""
+        rows, sizes = master_sizes(self._table, codes)
+        fits = densest(sizes + KEY_BYTES, np.ones(len(codes)), self._layout.policy.cache)
+        return self._state.keep_keys(codes[fits], rows[fits]), codes[~fits]
 
     def _end_cycle(self, hot: HotKeys | None) -> None:
         progress, tally = self._state.progress, self._state.tally
@@ -114,17 +158,18 @@ class Migration:
         # Only of these can the inequality hold: a key has one master row or more, or none.
         likely = barren | (n * v_S > v_R)
         codes, n = codes[likely], n[likely].astype(np.float64)
-        m = master_counts(self._table, codes)
+        m, sizes = master_sizes(self._table, codes)
         enters = belongs_into_cache(m, n, v_R, v_S, self._layout.policy.switching)
         if hot is not None:
             enters &= ~np.isin(codes, hot.codes)
             stays, frequency = self._staying(hot)
             codes = np.concatenate([codes[enters], hot.codes[stays]])
             m = np.concatenate([m[enters], hot.rows[stays]])
+            sizes = np.concatenate([sizes[enters], hot.sizes()[stays]])
             n = np.concatenate([n[enters], frequency[stays]])
         else:
-            codes, m, n = codes[enters], m[enters], n[enters]
-        fits = np.flatnonzero(densest(m * v_R + KEY_BYTES, n * v_S, self._layout.policy.cache))
+            codes, m, n, sizes = codes[enters], m[enters], n[enters], sizes[enters]
+        fits = np.flatnonzero(densest(sizes + KEY_BYTES, n * v_S, self._layout.policy.cache))
         order = fits[np.argsort(codes[fits])]
         before = codes[:0] if hot is None else hot.codes
         return codes[order], m[order], not np.array_equal(codes[order], before)
@@ -150,24 +195,53 @@ class Migration:
             progress.counted = 0.0
         return stays, frequency
 
-    def _written(self, name: str, *, before: HotKeys | None) -> HotKeys | None:
+    def _write(self, name: str, *, before: HotKeys | None) -> None:
         """Write the files of a cache whose keys are known: with the rows of the cache
         ``before`` it, where that has them, and those of the table."""
         known = self._state.keys_of(name)
         if known is None:
-            return None
+            return
         codes, rows = known
-        counts, missing = self._expected(rows), codes
-        old: Iterator[pa.RecordBatch] = iter(())
+        counts = self._expected(rows)
         if before is not None:
             stay = np.isin(before.codes, codes)
-            old, missing = before.master(stay), np.setdiff1d(codes, before.codes)
             counts[np.isin(codes, before.codes)] = before.counts[stay]
-        new = master_rows(self._table, missing, piece=self._layout.policy.piece)
         cache, piece = self._state.cache, self._layout.policy.piece
-        HotKeys.write(cache, name, codes, rows, counts, merged(old, new), partition=piece)
-        # Without room on the disk there is none: the table has the same rows.
-        return HotKeys.open(cache, name)
+        master = self._master(codes, before)
+        HotKeys.write(cache, name, codes, rows, counts, master, partition=piece)
+
+    def _master(self, codes: Ints, before: HotKeys | None) -> Iterator[pa.RecordBatch]:
+        """All master rows of some keys, in order, of a few keys at a time: so many that their rows
+        take half a piece. The rows of a key that alone takes more are not put together."""
+        sizes = self._sizes(codes, before)
+        for some in runs(sizes, len(codes), self._layout.policy.piece // 2):
+            found = self._found(codes[some], before)
+            if some.stop - some.start == 1:
+                yield from found
+            elif held := [*found]:
+                rows = concat(held)
+                held.clear()
+                yield ascending(rows)
+
+    def _sizes(self, codes: Ints, before: HotKeys | None) -> Ints:
+        """The bytes of the master rows of each key."""
+        if before is None:
+            return master_sizes(self._table, codes)[1]
+        known, at = before.find(codes)
+        sizes = np.empty(len(codes), dtype=np.int64)
+        sizes[known] = before.sizes()[at]
+        sizes[~known] = master_sizes(self._table, codes[~known])[1]
+        return sizes
+
+    def _found(self, codes: Ints, before: HotKeys | None) -> Iterator[pa.RecordBatch]:
+        """The master rows of some keys, from the cache or the table: those of each in order."""
+        piece = self._layout.policy.piece
+        if before is None:
+            return master_rows(self._table, codes, piece=piece)
+        known, at = before.find(codes)
+        keep = np.zeros(len(before), dtype=np.bool_)
+        keep[at] = True
+        return chain(before.master(keep), master_rows(self._table, codes[~known], piece=piece))
 
     def _expected(self, rows: Ints) -> Ints:
         """How often keys that enter now are counted to have come since the counts began: as often
@@ -180,24 +254,3 @@ class Migration:
     def _drop(self, name: str) -> None:
         self._state.forget_keys(name)
         discard(self._state.cache, name)
-
-
-def merged(
-    old: Iterator[pa.RecordBatch], new: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """Rows of two iterators in one that ascends by code: those of ``old``, which do, and those of
-    ``new``, which do layer by layer and are held in memory. They have no code in common."""
-    held = [batch for batch in new if len(batch)]
-    rows = concat(held) if held else None
-    held.clear()
-    rows = None if rows is None else ascending(rows)
-    for batch in old:
-        if rows is None or not len(batch):
-            yield batch
-            continue
-        stop = int(np.searchsorted(codes_of(rows), codes_of(batch)[-1]))
-        both = concat([batch, rows.slice(0, stop)])
-        yield ascending(both)
-        rows = rows.slice(stop)
-    if rows is not None:
-        yield rows

@@ -23,6 +23,8 @@ from watersmeet.operators.enrich.layout import STREAM, EnrichLayout
 from watersmeet.operators.enrich.state import EnrichState
 from watersmeet.operators.enrich.waiting import ARRIVED
 from watersmeet.rows.columns import Bools, Ints, times_of
+from watersmeet.rows.gathering import Gathering
+from watersmeet.rows.widths import sliced
 from watersmeet.state.probe import shifted
 
 
@@ -43,10 +45,15 @@ class Retry:
             self.state.retried.add(rows.take(pa.array(kept)), self.state.progress.step)
         yield from self._given_up(rows, positions[over])
 
-    def again(self) -> list[pa.RecordBatch]:
-        """All rows that wait, to be answered again."""
-        taken = self.state.retried.take(lambda rows: np.ones(len(rows), dtype=np.bool_))
-        return [rows.drop_columns([ARRIVED]) for rows in taken]
+    def again(self) -> Iterator[pa.RecordBatch]:
+        """All rows that wait, to be answered again, in pieces. Those that find no match again are
+        in new segments: none of them is taken twice."""
+        piece = self.layout.policy.piece
+        gathering = Gathering(rows=1 << 31, size=piece)
+        for rows in self.state.retried.take(lambda rows: np.ones(len(rows), dtype=np.bool_)):
+            for part in sliced(rows.drop_columns([ARRIVED]), piece):
+                yield from gathering.add(part)
+        yield from gathering.rest()
 
     def give_up(self) -> Iterator[pa.RecordBatch]:
         """The results of rows whose deadline the watermark has reached."""

@@ -41,7 +41,8 @@ class Progress:
     the table whose turn it has been in this pass. ``volume`` is the
     bytes of rows that the disk phase has answered in this cycle, which ends at ``limit`` if it
     does not end with the table; ``counted`` is the same since the counts of the cache began.
-    ``hot`` and ``coming`` name the cache, and the one that takes its place next. ``width`` is the
+    ``hot`` and ``coming`` name the cache, and the one that takes its place next, and ``room`` is
+    the bytes that both may take, each. ``width`` is the
     mean bytes of a stream row (v_S), ``missed`` the mean rows of a step that are not answered
     from the cache; ``greatest`` is the greatest event time that has come. ``began_ms`` is when
     the last step began, by the clock, and ``interval_ms`` the mean time between two; ``visited``
@@ -61,6 +62,7 @@ class Progress:
     limit: float = 0.0
     hot: str | None = None
     coming: str | None = None
+    room: int | None = None
     width: float = 0.0
     missed: float = 0.0
     greatest: int | None = None

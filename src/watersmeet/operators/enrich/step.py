@@ -266,7 +266,8 @@ class Step:
         else:
             absent = self.table.home(codes_of(rows)) < 0
             yield from answers(self.layout, rows, (), only=absent, unmatched=self._unmatched)
-            self.state.waiting.add(rows.filter(pa.array(~absent)), self.state.progress.step)
+            rows = yield from self._of_leaving(rows.filter(pa.array(~absent)))
+            self.state.waiting.add(rows, self.state.progress.step)
 
     def _note(self, rows: pa.RecordBatch) -> None:
         """Measure new rows."""
@@ -287,12 +288,26 @@ class Step:
         self.counters.hits += len(mine)
         return rows.filter(pa.array(~cached))
 
+    def _of_leaving(self, rows: pa.RecordBatch) -> Generator[pa.RecordBatch, None, pa.RecordBatch]:
+        """The results of rows whose key was cached until now; gives back the others."""
+        leaving = np.isin(codes_of(rows), self.migration.leaving)
+        if not leaving.any():
+            return rows
+        yield from self.disk.answers(rows.filter(pa.array(leaving)), self._unmatched)
+        return rows.filter(pa.array(~leaving))
+
     # -- rows that wait -------------------------------------------------------------
 
     def _answer_waiting(self, watermark: int | None, *, paused: bool) -> Iterator[pa.RecordBatch]:
         """The results of the rows that need not wait any longer: all of them together, so that a
         partition is read once, if they fit into memory."""
-        due = self.turn.due(watermark, self.hot, paused=paused, renewed=self.renewed)
+        due = self.turn.due(
+            watermark,
+            self.hot,
+            leaving=self.migration.leaving,
+            paused=paused,
+            renewed=self.renewed,
+        )
         gathering = Gathering(rows=1 << 31, size=self.layout.policy.piece)
         for rows in self.state.waiting.take(due):
             self.counters.waited += int((arrived_of(rows) < self.state.progress.step).sum())

@@ -55,10 +55,17 @@ class Turn:
                 self._greatest = max(latest, self._greatest or latest)
 
     def due(
-        self, watermark: int | None, hot: HotKeys | None, *, paused: bool, renewed: bool
+        self,
+        watermark: int | None,
+        hot: HotKeys | None,
+        *,
+        leaving: Ints,
+        paused: bool,
+        renewed: bool,
     ) -> Due:
-        """Which rows wait no longer; ``paused``: no rows have come in this step; ``renewed``: the
-        table is another one than that of the step before."""
+        """Which rows wait no longer; ``leaving`` are keys that were cached until now; ``paused``:
+        no rows have come in this step; ``renewed``: the table is another one than that of the step
+        before."""
         progress = self._state.progress
         if paused or progress.pace is None or not self._wakes_again(watermark):
             self.wrapped, progress.passed = True, 0.0
@@ -83,6 +90,8 @@ class Turn:
                 chosen |= times_of(rows) <= watermark
             if hot is not None:
                 chosen |= hot.find(codes)[0]
+            if len(leaving):
+                chosen |= np.isin(codes, leaving)
             return chosen
 
         return due
