@@ -49,6 +49,10 @@ from watersmeet.state.cache import SegmentCache
 from watersmeet.state.manifest import total_bytes
 from watersmeet.state.store import Store
 
+#: Where less than this is handled at a time, the memory is small beside what Arrow keeps of freed
+#: memory, some tens of megabytes. Then that is given back after each step; it takes milliseconds.
+_SMALL_PIECE = 1_000_000
+
 
 class Enrich:
     """The operator. It holds no state of its own: see :class:`EnrichState`. ``staged`` is the
@@ -101,6 +105,8 @@ class Enrich:
             counters.results += len(results)
             yield self._with_version(results, staged.version)
         step.end()
+        if self.layout.policy.piece < _SMALL_PIECE:
+            pa.default_memory_pool().release_unused()
         if self.versions is not None:
             self._look_for_newer(self.versions, state, counters)
 
