@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -91,10 +93,13 @@ def test_two_streams_give_what_sql_gives(
 
 
 def test_rows_are_known_by_all_that_is_in_them(spark: SparkSession) -> None:
-    # Given rows that differ in a null, an order, or deep inside, twice each,
-    kind = "a int, b int, c array<int>, d map<string, int>, e struct<x: timestamp, y: array<int>>"
+    # Given rows that differ in a null, an order, the sign of a zero, or deep inside, twice each,
+    kind = (
+        "a int, b int, c array<int>, d map<string, int>, e struct<x: timestamp, y: array<int>>, "
+        "f double, g float, h array<double>"
+    )
     moment = at(1)
-    rows: list[tuple[Any, ...]] = [
+    nested: list[tuple[Any, ...]] = [
         (1, None, [1, None], {"k": None}, (moment, [None])),
         (None, 1, [1, None], {"k": None}, (moment, [None])),
         (1, None, [None, 1], {"k": None}, (moment, [None])),
@@ -104,6 +109,8 @@ def test_rows_are_known_by_all_that_is_in_them(spark: SparkSession) -> None:
         (1, None, [1, None], {"k": None}, (at(1.000001), [None])),
         (1, None, [1, None], {"k": None}, None),
     ]
+    zeros = [(0.0, 0.0, [0.0]), (-0.0, 0.0, [0.0]), (0.0, -0.0, [0.0]), (0.0, 0.0, [-0.0])]
+    rows = [(*row, *zeros[0]) for row in nested] + [(*nested[0], *row) for row in zeros[1:]]
     df = spark.createDataFrame(rows * 2, kind)
     columns = tuple(Column(f.name, f.dataType.simpleString()) for f in df.schema)
     stream = StreamSpec("s", columns, streaming=False)
@@ -112,6 +119,32 @@ def test_rows_are_known_by_all_that_is_in_them(spark: SparkSession) -> None:
     hashed = encoded(df, layout).select("`#code`", "`#check`").collect()
     assert len({row["#check"] for row in hashed}) == len(rows)
     assert hashed[: len(rows)] == hashed[len(rows) :]
+
+
+def _signed(a: pa.Table, b: pa.Table) -> npt.NDArray[np.bool_]:
+    return np.signbit(a["x"].to_numpy())
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ("left", {("-0.0", 1.0), ("0.0", None)}),
+        ("semi", {("-0.0",)}),
+        ("anti", {("0.0",)}),
+    ],
+)
+def test_what_the_one_zero_matches_is_not_given_to_the_other(
+    spark: SparkSession, how: str, expected: set[tuple[Any, ...]]
+) -> None:
+    # Given rows that differ in the sign of a zero alone, of which one matches,
+    a = wm.stream(spark.createDataFrame([(0.0, at(1)), (-0.0, at(1))], "x double, t timestamp"), "a")
+    b = wm.stream(spark.createDataFrame([(1.0, at(1))], "y double, u timestamp"), "b")
+    # when they are joined, then that one is matched, and the other is not.
+    signed = wm.predicate(_signed, "a", "b")
+    joined = wm.join([a, b], where=signed, how=how, unbounded=True)
+    shown = [name for name in ("x", "y") if name in joined.columns]
+    found = {(str(x), *rest) for x, *rest in joined.select(*shown).collect()}
+    assert found == expected
 
 
 CHAIN = [CLOSE, "b.k = c.k OR b.k > c.k + 3"]
