@@ -137,7 +137,9 @@ def test_what_the_one_zero_matches_is_not_given_to_the_other(
     spark: SparkSession, how: str, expected: set[tuple[Any, ...]]
 ) -> None:
     # Given rows that differ in the sign of a zero alone, of which one matches,
-    a = wm.stream(spark.createDataFrame([(0.0, at(1)), (-0.0, at(1))], "x double, t timestamp"), "a")
+    a = wm.stream(
+        spark.createDataFrame([(0.0, at(1)), (-0.0, at(1))], "x double, t timestamp"), "a"
+    )
     b = wm.stream(spark.createDataFrame([(1.0, at(1))], "y double, u timestamp"), "b")
     # when they are joined, then that one is matched, and the other is not.
     signed = wm.predicate(_signed, "a", "b")
