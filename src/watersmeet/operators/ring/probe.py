@@ -18,7 +18,7 @@ from watersmeet.operators.ring.block import (
     Tiled,
 )
 from watersmeet.operators.ring.candidates import Candidates
-from watersmeet.operators.ring.cascade import Cascade
+from watersmeet.operators.ring.cascade import RingCascade
 from watersmeet.operators.ring.counters import RingCounters
 from watersmeet.operators.ring.fan_out import FanOut
 from watersmeet.operators.ring.layout import RingLayout
@@ -56,7 +56,7 @@ class Probe:
         self._layout = layout
         self._state = state
         self._counters = counters
-        self._cascade = Cascade(layout, state.measured, counters)
+        self._cascade = RingCascade(layout, state.measured, counters)
         self._scratch = Scratch()
 
     def matches(
