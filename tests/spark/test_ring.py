@@ -325,6 +325,33 @@ def test_a_checkpoint_is_relocated_and_a_kill_leaves_it_as_it_is(
         assert_same_rows(rows, expected(names, "left", CLOSE))
 
 
+def test_a_checkpoint_is_relocated_to_another_order_of_the_hops(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    # Given a stopped join of three streams, whose rows are in hops of one order,
+    folders = {name: write(tmp_path / name, BATCHES[name][:2]) for name in NAMES}
+
+    def plan(order: str, **tuning: Any) -> wm.Plan:
+        inputs, tuned = streams(spark, folders, "abc"), wm.Tuning(order=list(order), **tuning)
+        return wm.plan(inputs, where=CHAIN, within=within("abc"), tuning=tuned)
+
+    checkpoint, target = tmp_path / "checkpoint", tmp_path / "relocated"
+    first = append(plan("bac").dataframe(), tmp_path / "out", checkpoint)
+    assert all(record.state_rows for record in first)
+    # when it is relocated to another one,
+    wm.relocate(str(checkpoint), str(target), slices=1, order=["c", "b", "a"])
+    # then it fits that one alone,
+    with pytest.raises(wm.errors.StateError, match="order of the hops: was c, b, a"):
+        plan("bac").check(str(target))
+    for name in NAMES:
+        write(folders[name], BATCHES[name][2:], first=2)
+    # and goes on as if nothing had happened.
+    assert continued(plan("cba", slices=1).dataframe(), tmp_path / "rest", target) > 0
+    rows = table(spark.read.parquet(str(tmp_path / "out"), str(tmp_path / "rest")))
+    where = " AND ".join(f"({term})" for term in CHAIN)
+    assert_same_rows(rows, expected("abc", "inner", where))
+
+
 def hashes(folder: Path) -> dict[str, str]:
     """All files of a folder, by their content."""
     files = [path for path in folder.rglob("*") if path.is_file()]
