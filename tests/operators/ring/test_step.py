@@ -203,6 +203,16 @@ class TestFanOut:
         assert result.num_rows == 2 * 7
         assert join.counters.capped == 2
 
+    def test_it_is_capped_in_each_hop(self, tmp_path: Path) -> None:
+        budget = wm.Budget(fanout=5, overflow="shed")
+        join = joined(tmp_path, "abc", budget=budget, shards=2)
+        many = rows(*((1, n / 100) for n in range(60)))
+        join.batch(a=many, b=many)
+        assert join.batch(c=rows((1, 1))).num_rows == (2 * 5) ** 2
+        assert join.counters.largest.fanout == 5
+        # The row in two slices of a hop, and ten partial results in two of the next.
+        assert join.counters.capped == 2 + 10 * 2
+
     def test_too_much_stops_the_query(self, tmp_path: Path) -> None:
         join = joined(tmp_path, budget=wm.Budget(fanout=7, overflow="fail"))
         join.batch(a=rows(*((1, n / 100) for n in range(8))))
