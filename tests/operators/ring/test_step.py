@@ -23,7 +23,7 @@ from tests.conformance.strategies import INSTANT
 from tests.conformance.ways import in_chunks
 from tests.operators.ring.test_relocation import relocated
 from watersmeet.errors import OverBudgetError, PredicateFunctionError, StateError
-from watersmeet.operators.ring import cascade, step
+from watersmeet.operators.ring import cascade, progress, step
 from watersmeet.state.manifest import Manifest
 from watersmeet.testing import LocalBackend, LocalJoin, LocalStream
 
@@ -358,6 +358,19 @@ def test_long_comparisons_are_told_in_the_metrics(
     assert join.counters.pairs == 100
     assert all("near(a, b) took 100% of the time" in note for note in join.counters.notes)
     assert len(join.counters.notes) == 2
+
+
+def test_long_steps_say_how_far_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    join, some = joined(tmp_path), rows(*((n, 0) for n in range(10)))
+    join.batch(a=some, b=some)
+    assert not caplog.messages, "a short step says nothing"
+    monkeypatch.setattr(progress, "EVERY", 0.0)
+    join.batch(a=rows(*((n, 1) for n in range(5))))
+    # Of the 5 x 10 pairs, all are close in time.
+    [line] = caplog.messages
+    assert line.startswith("join of a, b, shard 0: 50 pairs compared in 0 s, of at most 50 ")
 
 
 def test_what_is_kept_is_plain_data(tmp_path: Path) -> None:
