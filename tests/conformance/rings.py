@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import random
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -236,16 +237,40 @@ def ring_runs(draw: st.DrawFn, how: str, names: str) -> RingRun:
     )
 
 
+#: Rows as text, and how many there are of each content.
+Contents = Counter[str]
+
+
+def contents(rows: pa.Table) -> Contents:
+    return Counter(map(str, rows.to_pylist()))
+
+
+def stored_rows(local: LocalJoin, streams: Mapping[str, LocalStream]) -> dict[str, list[Contents]]:
+    """What all shards of all hops store of each stream, segment by segment, as the user's rows."""
+    found: dict[str, list[Contents]] = {name: [] for name in streams}
+    for run in local.runs:
+        hop: Any = run.operator
+        for number, stream in itertools.product(range(len(run.stores)), hop.hop.holds):
+            given, window = hop.layout.streams[stream], run.state(number).slice_of(stream)
+            names = streams[given.name].schema.names
+            for entry in window.entries:
+                rows = window.open(entry).rows.select([given.rows.stored[name] for name in names])
+                found[given.name].append(contents(rows.rename_columns(names)))
+    counts = [sum(map(Counter.total, segments)) for segments in found.values()]
+    assert local.state_rows() == counts
+    return found
+
+
 @dataclass(frozen=True)
 class RingOutcome:
     """What came out: a table for each batch and one for the end, the late rows by batch and
-    stream, all that was counted, the rows stored after each batch, and how many were unproven
-    before the end."""
+    stream, all that was counted, of an inner join the rows of each stream that were
+    stored after each batch, by segment, and how many were unproven before the end."""
 
     results: list[pa.Table]
     late: list[dict[str, int]]
     counters: list[Counters]
-    stored: list[list[int]]
+    stored: list[dict[str, list[Contents]]]
     unproven: int
 
     @property
@@ -286,7 +311,8 @@ def _run_ring(run: RingRun) -> RingOutcome:
             counters.append(local.counters)
             names = zip(join.streams, local.counters.streams, strict=True)
             late.append({name: count.late for name, count in names})
-            stored.append(local.state_rows())
+            # Of a semi or anti join, rows may be gone, and lack columns.
+            stored.append(stored_rows(local, join.streams) if join.how == "inner" else {})
         unproven = sum(local.unproven())
         results.append(local.finish())
         assert sum(local.state_rows()) == 0 or join.within is None

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 
 from tests.conformance.join import Join
-from tests.conformance.rings import RingRun, ring_runs, run_ring
+from tests.conformance.rings import RingRun, contents, ring_runs, run_ring
 from tests.conformance.strategies import examples, limited, until_shown
 from tests.oracle import assert_same_rows
 from watersmeet.operators.ring.block import Strung, Tiled
@@ -94,30 +94,35 @@ def test_every_batch_gives_exactly_what_it_proves(how: str) -> None:
     check()
 
 
-def in_window(join: Join, name: str, rows: pa.Table, watermark: int | None) -> int:
-    """How many rows a later one may match yet."""
+def in_window(join: Join, name: str, rows: pa.Table, watermark: int | None) -> pa.Table:
+    """The rows that a later one may match yet."""
     time, window = join.streams[name].time, join.window(name)
     if window is None or time is None:
-        return int(rows.num_rows)
-    times = rows.column(time).cast(pa.int64()).drop_null()
-    return len(times if watermark is None else times.filter(pc.greater(times, watermark - window)))
+        return rows
+    times = rows.column(time).cast(pa.int64())
+    return rows.filter(pc.greater(times, -(2**63) if watermark is None else watermark - window))
 
 
 def test_all_rows_in_the_windows_are_stored_and_none_twice() -> None:
-    stored = 0
+    shown: Counter[str] = Counter()
 
     @examples(30)
     @given(run=ring_runs("inner", "abc"))
     def check(run: RingRun) -> None:
-        nonlocal stored
         with limited(**run.limits):
             outcome = run_ring(run)
-        for number, rows in enumerate(outcome.stored):
+        for number, stored in enumerate(outcome.stored):
             arrivals = run.join.arrivals(run.batches[: number + 1])
-            for name, count in zip(run.join.streams, rows, strict=True):
-                accepted = arrivals.accepted[name]
-                needed = in_window(run.join, name, accepted, arrivals.watermarks[-2])
-                assert needed <= count <= accepted.num_rows
-            stored += sum(rows)
+            for name, segments in stored.items():
+                accepted, held = arrivals.accepted[name], sum(segments, Counter[str]())
+                in_windows = in_window(run.join, name, accepted, arrivals.watermarks[-2])
+                needed = contents(in_windows)
+                # All that is needed is stored, and no row more often than it came.
+                assert needed <= held <= contents(accepted)
+                # What is not needed any more is in a segment with something that is.
+                assert all(segment & needed for segment in segments)
+                shown["stored"] += held.total()
+                shown["expired"] += accepted.num_rows - held.total()
+                shown["expires with a segment"] += (held - needed).total()
 
-    until_shown(check, lambda: stored > 20, "stored rows")
+    until_shown(check, lambda: len(+shown) == 3 and shown["stored"] > 20, "stored and expired rows")

@@ -193,6 +193,8 @@ def test_explain_shows_what_is_searched_and_what_is_compared() -> None:
     assert "what is found: compared by predicates" in text
     assert [each.text for each in planned.conditions.predicates] == ["similar(a, b)"]
     assert planned.spec.conditions == ("a.n <= b.n", "similar(a, b)")
+    # Most pairs are never compared: how fast rows must come is not known.
+    assert "never waits" not in text
 
 
 def test_streams_that_no_condition_connects_are_told() -> None:
@@ -281,7 +283,18 @@ class TestSlices:
         assert f"by the cost model, {best} for goal 'throughput'; to take it" in text
         assert "output, as a multiple of one slice's, by slices: 1: 1, " in text
         assert "20 ns to compare a pair, 1 ms to send a row of 16 bytes" in text
-        assert "a slice never waits if it receives" in text
+        # Equation 6 is about the number that runs: twice as many rows a second with half the work.
+        few = plan(*slow, shards=16, weights=SENDS, tuning=wm.Tuning(slices=8))
+        assert received(planned) == pytest.approx(2 * received(few))
+        assert "with 16 slices, each never waits if it receives" in text
+        assert "with 8 slices, each never waits if it receives" in explain(few)
+
+
+def received(planned: RingPlan) -> float:
+    expected = planned.policy.expected_slices
+    assert expected is not None
+    assert expected.bandwidth is not None
+    return expected.bandwidth
 
 
 def test_explain_shows_what_a_budget_means() -> None:

@@ -213,6 +213,21 @@ def test_without_an_equality_it_is_a_join_without_a_key() -> None:
     assert plan.reading[-1] == f"{DEARER.text}: evaluated"
 
 
+@pytest.mark.parametrize(
+    ("exact", "key", "read"),
+    [(True, (), "searched"), (False, (), "searched, evaluated"), (True, (KEY,), "evaluated")],
+)
+def test_what_has_an_order_is_searched_where_there_is_no_key(
+    exact: bool, key: tuple[Term, ...], read: str
+) -> None:
+    bid, price = (1, "bid"), (0, "price")
+    ranks = [Rank(named(of), of[0], (of[1],), "double", column(of)) for of in (price, bid)]
+    dearer = term(DEARER.text, bid, price, comparisons=(Comparison(*ranks, exact=exact),))
+    plan = planned(*key, *WITHIN, dearer)
+
+    assert plan.reading[-1] == f"{DEARER.text}: {read}"
+
+
 def test_a_condition_of_nothing_but_windows_compares_nothing() -> None:
     plan = planned(*WITHIN)
 

@@ -15,8 +15,16 @@ from watersmeet.rows.columns import CODE
 from watersmeet.rows.dealing import Dealing
 from watersmeet.rows.shard import shard_numbers
 
-#: Values with nulls, and nested ones; a code says nothing of what differs in nulls.
-VALUES = [(1, None, [1]), (None, 1, [1]), (1, None, [None]), (1, None, None), (2, 2, [])]
+#: Values with nulls and both zeros, and nested ones; a code says nothing of what differs in these.
+VALUES = [
+    (1, None, [1]),
+    (None, 1, [1]),
+    (1, None, [None]),
+    (1, None, None),
+    (1, 0.0, [0.0]),
+    (1, 0.0, [-0.0]),
+    (1, -0.0, [0.0]),
+]
 Rows = list[tuple[int, int]]
 
 
@@ -26,7 +34,7 @@ def dealt(given: Rows, cuts: list[int]) -> Counter[tuple[int, int]]:
     for part in (given[low:high] for low, high in zip([0, *cuts], [*cuts, None], strict=True)):
         columns = list(zip(*(VALUES[value] for _, value in part), strict=True)) or [(), (), ()]
         arrays = [pa.array([code for code, _ in part], pa.int64())]
-        kinds = pa.int64(), pa.int64(), pa.list_(pa.int64())
+        kinds = pa.int64(), pa.float64(), pa.list_(pa.float64())
         arrays += [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
         rows = pa.RecordBatch.from_arrays(arrays, names=[CODE, "a", "b", "c"])
         codes = dealing.dealt(rows).column(CODE).to_pylist()
@@ -36,7 +44,7 @@ def dealt(given: Rows, cuts: list[int]) -> Counter[tuple[int, int]]:
 
 @examples(60)
 @given(
-    given_rows=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 4)), max_size=40),
+    given_rows=st.lists(st.tuples(st.integers(0, 2), st.integers(0, len(VALUES) - 1)), max_size=40),
     cuts=st.lists(st.integers(0, 40), max_size=3),
     others=st.lists(st.integers(0, 40), max_size=3),
     seed=st.integers(0, 1000),

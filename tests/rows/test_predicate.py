@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import pickle
+import time
 from decimal import Decimal
 from types import ModuleType
 from typing import Any
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
-from watersmeet.rows.predicate import FunctionPredicate, SqlPredicate
+from watersmeet.rows.predicate import AllOf, FunctionPredicate, SqlPredicate
 
 PRICE_BELOW_BID = SqlPredicate(
     "views.price < clicks.bid", ((0, "price"), (1, "bid")), pl.col("0.price") < pl.col("1.bid")
@@ -83,3 +84,28 @@ def test_what_a_function_may_return(given: Any, expected: list[bool]) -> None:
     predicate = FunctionPredicate("f(a)", ((0, "x"),), lambda a: given, (0,))
     assert predicate.mask([pa.array([1, 2, 3])]).tolist() == expected
     assert predicate.satisfying([pa.array([1, 2, 3])]).tolist() == np.flatnonzero(expected).tolist()
+
+
+def test_of_several_those_come_first_that_reject_most_for_their_time() -> None:
+    # Given a function that takes long and rejects nothing, and one that is quick and rejects most,
+    seen = {"slow": 0, "quick": 0}
+
+    def slow(a: pa.Table) -> np.ndarray:
+        seen["slow"] += len(a)
+        time.sleep(0.001)
+        return np.ones(len(a), dtype=np.bool_)
+
+    def quick(a: pa.Table) -> np.ndarray:
+        seen["quick"] += len(a)
+        return a["x"].to_numpy() % 100 == 0
+
+    functions = [FunctionPredicate(f.__name__, ((0, "x"),), f, (0,)) for f in (slow, quick)]
+    both = AllOf(tuple(functions))
+    # when they are applied to many rows, whatever the order in which they are given,
+    numbers = pa.array(range(10_000))
+    found = [both.satisfying([numbers]).tolist() for _ in range(3)]
+    # then the slow one sees few, and the result is that of both.
+    assert found == [list(range(0, 10_000, 100))] * 3
+    assert seen["quick"] == 3 * 10_000
+    assert seen["slow"] < 600
+    assert pickle.loads(pickle.dumps(AllOf((PRICE_BELOW_BID,)))) == AllOf((PRICE_BELOW_BID,))

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -91,10 +93,13 @@ def test_two_streams_give_what_sql_gives(
 
 
 def test_rows_are_known_by_all_that_is_in_them(spark: SparkSession) -> None:
-    # Given rows that differ in a null, an order, or deep inside, twice each,
-    kind = "a int, b int, c array<int>, d map<string, int>, e struct<x: timestamp, y: array<int>>"
+    # Given rows that differ in a null, an order, the sign of a zero, or deep inside, twice each,
+    kind = (
+        "a int, b int, c array<int>, d map<string, int>, e struct<x: timestamp, y: array<int>>, "
+        "f double, g float, h array<double>"
+    )
     moment = at(1)
-    rows: list[tuple[Any, ...]] = [
+    nested: list[tuple[Any, ...]] = [
         (1, None, [1, None], {"k": None}, (moment, [None])),
         (None, 1, [1, None], {"k": None}, (moment, [None])),
         (1, None, [None, 1], {"k": None}, (moment, [None])),
@@ -104,6 +109,8 @@ def test_rows_are_known_by_all_that_is_in_them(spark: SparkSession) -> None:
         (1, None, [1, None], {"k": None}, (at(1.000001), [None])),
         (1, None, [1, None], {"k": None}, None),
     ]
+    zeros = [(0.0, 0.0, [0.0]), (-0.0, 0.0, [0.0]), (0.0, -0.0, [0.0]), (0.0, 0.0, [-0.0])]
+    rows = [(*row, *zeros[0]) for row in nested] + [(*nested[0], *row) for row in zeros[1:]]
     df = spark.createDataFrame(rows * 2, kind)
     columns = tuple(Column(f.name, f.dataType.simpleString()) for f in df.schema)
     stream = StreamSpec("s", columns, streaming=False)
@@ -112,6 +119,34 @@ def test_rows_are_known_by_all_that_is_in_them(spark: SparkSession) -> None:
     hashed = encoded(df, layout).select("`#code`", "`#check`").collect()
     assert len({row["#check"] for row in hashed}) == len(rows)
     assert hashed[: len(rows)] == hashed[len(rows) :]
+
+
+def _signed(a: pa.Table, b: pa.Table) -> npt.NDArray[np.bool_]:
+    return np.signbit(a["x"].to_numpy())
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ("left", {("-0.0", 1.0), ("0.0", None)}),
+        ("semi", {("-0.0",)}),
+        ("anti", {("0.0",)}),
+    ],
+)
+def test_what_the_one_zero_matches_is_not_given_to_the_other(
+    spark: SparkSession, how: str, expected: set[tuple[Any, ...]]
+) -> None:
+    # Given rows that differ in the sign of a zero alone, of which one matches,
+    a = wm.stream(
+        spark.createDataFrame([(0.0, at(1)), (-0.0, at(1))], "x double, t timestamp"), "a"
+    )
+    b = wm.stream(spark.createDataFrame([(1.0, at(1))], "y double, u timestamp"), "b")
+    # when they are joined, then that one is matched, and the other is not.
+    signed = wm.predicate(_signed, "a", "b")
+    joined = wm.join([a, b], where=signed, how=how, unbounded=True)
+    shown = [name for name in ("x", "y") if name in joined.columns]
+    found = {(str(x), *rest) for x, *rest in joined.select(*shown).collect()}
+    assert found == expected
 
 
 CHAIN = [CLOSE, "b.k = c.k OR b.k > c.k + 3"]
@@ -288,6 +323,33 @@ def test_a_checkpoint_is_relocated_and_a_kill_leaves_it_as_it_is(
         # then it does as if nothing had happened.
         rows = without_closing(table(spark.read.parquet(str(tmp_path / "out"), str(rest))))
         assert_same_rows(rows, expected(names, "left", CLOSE))
+
+
+def test_a_checkpoint_is_relocated_to_another_order_of_the_hops(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    # Given a stopped join of three streams, whose rows are in hops of one order,
+    folders = {name: write(tmp_path / name, BATCHES[name][:2]) for name in NAMES}
+
+    def plan(order: str, **tuning: Any) -> wm.Plan:
+        inputs, tuned = streams(spark, folders, "abc"), wm.Tuning(order=list(order), **tuning)
+        return wm.plan(inputs, where=CHAIN, within=within("abc"), tuning=tuned)
+
+    checkpoint, target = tmp_path / "checkpoint", tmp_path / "relocated"
+    first = append(plan("bac").dataframe(), tmp_path / "out", checkpoint)
+    assert all(record.state_rows for record in first)
+    # when it is relocated to another one,
+    wm.relocate(str(checkpoint), str(target), slices=1, order=["c", "b", "a"])
+    # then it fits that one alone,
+    with pytest.raises(wm.errors.StateError, match="order of the hops: was c, b, a"):
+        plan("bac").check(str(target))
+    for name in NAMES:
+        write(folders[name], BATCHES[name][2:], first=2)
+    # and goes on as if nothing had happened.
+    assert continued(plan("cba", slices=1).dataframe(), tmp_path / "rest", target) > 0
+    rows = table(spark.read.parquet(str(tmp_path / "out"), str(tmp_path / "rest")))
+    where = " AND ".join(f"({term})" for term in CHAIN)
+    assert_same_rows(rows, expected("abc", "inner", where))
 
 
 def hashes(folder: Path) -> dict[str, str]:

@@ -157,7 +157,9 @@ def _send(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _empty_step() -> float:
-    """Seconds to open the state of a shard, and commit it."""
+    """Seconds to open the state of a shard, and commit it. That is T_n, what one more slice adds.
+    (A task of Spark's takes far more. But each shard has one, whether or not it has a slice; and to
+    measure it, planning would have to run a job.)"""
     with tempfile.TemporaryDirectory() as folder:
         cache = SegmentCache(folder, 1 << 20)
 

@@ -182,10 +182,9 @@ def ring_policy(
         comparing=comparing(weights.compare / 1e9, costs, searched=len(conditions.overlaps)),
         row_bytes=_row_bytes(spec),
     )
-    expected = _expected_slices(model, weights, spec.goal, shards)
-    asked = spec.tuning.slices
+    best, asked = model.best(spec.goal, most=shards), spec.tuning.slices
     usual = model.usual(spec.goal, most=shards) if _all_declared(spec, conditions) else shards
-    slices = expected.best if asked == "auto" else _at_most(shards, asked, "slices") or usual
+    slices = best if asked == "auto" else _at_most(shards, asked, "slices") or usual
     reach = max(slices, _at_most(shards, spec.tuning.draining, "draining") or slices)
     hops = 1 if len(order) == 2 and spec.marked is None else len(order)
     return RingPolicy(
@@ -194,7 +193,14 @@ def ring_policy(
         reach,
         order,
         partial=streams.partial_results(order),
-        expected_slices=expected,
+        expected_slices=_expected_slices(
+            model,
+            weights,
+            best,
+            shards,
+            # Where rows are searched, most pairs are never compared, and equation 6 says nothing.
+            bandwidth=None if conditions.overlaps else model.bandwidth(slices),
+        ),
         goal=spec.goal,
         cross_products=tuple((c.driver, c.stream, c.pairs) for c in streams.crossings(order)),
         budget=None if spec.budget is None else _shard_budget(spec.budget, reach * hops, cores=1),
@@ -228,10 +234,9 @@ def _row_bytes(spec: RingSpec) -> float:
 
 
 def _expected_slices(
-    model: SliceModel, weights: SliceWeights, goal: str, shards: int
+    model: SliceModel, weights: SliceWeights, best: int, shards: int, *, bandwidth: float | None
 ) -> ExpectedSlices:
     """What the model says of numbers of slices around the best one."""
-    best = model.best(goal, most=shards)
     around = {1, best // 2, best - 1, best, best + 1, 2 * best, shards}
     return ExpectedSlices(
         best,
@@ -243,7 +248,7 @@ def _expected_slices(
         comparing=model.times.T_j,
         sending=model.times.T_s,
         row_bytes=model.row_bytes,
-        bandwidth=model.bandwidth(best),
+        bandwidth=bandwidth,
         weights=weights,
     )
 

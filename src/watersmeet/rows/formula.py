@@ -1,18 +1,20 @@
-"""Formulas: conditions of sums, differences and products of doubles, which numpy computes for all
-pairs of some rows with some others.
+"""Formulas: conditions of sums, differences and products of doubles and whole numbers, which numpy
+computes for all pairs of some rows with some others.
 
 What is said of one side alone is computed once for each of its rows, and no value is copied to
-where its pairs are.
+where its pairs are. Whole numbers are computed in 64 bits.
 
-Rule: a formula means what SQL means by it as long as every number in it is finite. (NaN is equal to
-itself and greater than any number in Spark, and nothing of that in numpy.) No number in it is
-larger than :meth:`Formula.largest` says; so if that is finite, all are.
+Rule: a formula means what SQL means by it as long as every double in it is finite, and every whole
+number fits its type in SQL. (NaN is equal to itself and greater than any number in Spark, and
+nothing of that in numpy; what overflows is null in SQL.) Bounds of the values in the columns tell
+whether that is so for all pairs: :meth:`Formula.largest`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +30,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "*": np.multiply,
     "negative": np.negative,
     "abs": np.abs,
+    "double": lambda number: np.asarray(number, np.float64),
     "<": np.less,
     "<=": np.less_equal,
     ">": np.greater,
@@ -36,21 +39,35 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "or": np.logical_or,
 }
 
+#: By bounds of the parts, that of what is made of them. (Those of whole numbers are Python's, which
+#: do not overflow; and to round a double does not change which of two is the larger one.)
+_BOUNDS: dict[str, Callable[[Sequence[float]], float]] = {
+    "+": sum,
+    "-": sum,
+    "*": math.prod,
+    "double": lambda bounds: float(bounds[0]),
+}
+
 
 @dataclass(frozen=True)
 class Formula:
-    """A symbol, and what it stands between, or before: formulas, columns or numbers.
+    """A symbol, and what it stands between, or before: formulas, columns or numbers. No value of it
+    may be larger than ``most``, by its type.
 
     >>> x, y = (0, "x"), (1, "y")
     >>> far = Formula(">", (Formula("-", (x, y)), 1.0))
     >>> far.value({x: np.array([[1.0], [5.0]]), y: np.array([[0.0, 3.0, 4.5]])}).tolist()
     [[False, False, False], [True, True, False]]
     >>> far.largest({x: 5.0, y: 4.5}), far.largest({x: math.nan, y: 4.5})
-    (9.5, nan)
+    (9.5, inf)
+    >>> of_bytes = Formula(">", (Formula("*", (x, y), most=127), 1))
+    >>> of_bytes.largest({x: 12, y: 10}), of_bytes.largest({x: 12, y: 11})
+    (120, inf)
     """
 
     symbol: str
     parts: tuple[Formula | _ColumnOf | float, ...]
+    most: float = sys.float_info.max
 
     @property
     def columns(self) -> frozenset[_ColumnOf]:
@@ -73,19 +90,15 @@ class Formula:
         return _FUNCTIONS[self.symbol](*parts)
 
     def largest(self, of: Mapping[_ColumnOf, float]) -> float:
-        """A bound of the absolute values of all numbers in it, by bounds of those in its columns;
-        NaN or infinite, if there is none."""
+        """A bound of its absolute values, or of what it compares, by bounds of those in columns;
+        infinite, if a number in it may be too large."""
         bounds = []
         for part in self.parts:
             if isinstance(part, Formula):
                 bounds.append(part.largest(of))
             else:
                 bounds.append(of[part] if isinstance(part, tuple) else abs(part))
-        if any(map(math.isnan, bounds)):
-            return math.nan
-        if self.symbol in ("+", "-"):
-            return sum(bounds)
-        if self.symbol == "*":
-            # A factor below one makes the result smaller, not what went into it.
-            return math.prod(max(1.0, bound) for bound in bounds)
-        return max(bounds)
+        if not all(bound < math.inf for bound in bounds):
+            return math.inf
+        bound = _BOUNDS.get(self.symbol, max)(bounds)
+        return bound if bound <= self.most else math.inf

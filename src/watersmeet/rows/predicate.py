@@ -15,6 +15,7 @@ import polars as pl
 import pyarrow as pa
 
 from watersmeet.errors import PredicateFunctionError
+from watersmeet.rows.cascade import Cascade, Measured
 from watersmeet.rows.columns import Bools, Positions
 from watersmeet.rows.formula import Formula
 
@@ -103,7 +104,9 @@ class SqlPredicate:
 
 @dataclass(frozen=True)
 class AllOf:
-    """Holds where several predicates do; a predicate sees only what those before it let through.
+    """Holds where several predicates do. They are applied in the order that costs least
+    (:mod:`.cascade`), as ``measured`` since this object was made: on Spark, in a task. Each sees
+    only what those before it let through.
 
     >>> x, y = pl.col("0.x"), pl.col("1.y")
     >>> less = SqlPredicate("a.x < b.y", ((0, "x"), (1, "y")), x < y)
@@ -116,9 +119,13 @@ class AllOf:
     """
 
     predicates: tuple[Predicate, ...]
+    measured: list[Measured] = field(default_factory=list, init=False, compare=False, repr=False)
     forgets = False
     formula = None
     cost = None
+
+    def __post_init__(self) -> None:
+        self.measured.extend(Measured() for _ in self.predicates)
 
     @property
     def text(self) -> str:
@@ -135,11 +142,16 @@ class AllOf:
 
     def satisfying(self, columns: Sequence[pa.Array]) -> Positions:
         named = dict(zip(self.columns, columns, strict=True))
-        left: Positions = np.arange(len(columns[0]))
-        for predicate in self.predicates:
-            taken = [named[column].take(pa.array(left)) for column in predicate.columns]
-            left = left[predicate.satisfying(taken)]
-        return left
+
+        def holding(number: int, left: Positions | None) -> Positions:
+            predicate = self.predicates[number]
+            given = [named[column] for column in predicate.columns]
+            if left is not None:
+                given = [column.take(pa.array(left)) for column in given]
+            return predicate.satisfying(given)
+
+        every = range(len(self.predicates))
+        return Cascade(self.measured).satisfying(every, len(columns[0]), holding)
 
 
 @dataclass(frozen=True)

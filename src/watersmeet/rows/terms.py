@@ -51,6 +51,11 @@ class Term:
     def text(self) -> str:
         return self.predicate.text
 
+    @property
+    def compared_exactly(self) -> bool:
+        """Do its comparisons say all that it says?"""
+        return bool(self.comparisons) and all(each.exact for each in self.comparisons)
+
 
 def conjunction(terms: Sequence[Term]) -> SqlPredicate | None:
     """One predicate that holds where all terms do; None if there are none."""
@@ -70,8 +75,4 @@ def searched(terms: Sequence[Term]) -> tuple[tuple[Overlap, ...], tuple[Term, ..
     """The overlaps by which rows can be searched, and the terms that are to be evaluated for what
     such a search finds."""
     overlaps = overlaps_of([each for term in terms for each in term.comparisons])
-    return overlaps, tuple(
-        term
-        for term in terms
-        if not term.comparisons or not all(each.exact for each in term.comparisons)
-    )
+    return overlaps, tuple(term for term in terms if not term.compared_exactly)

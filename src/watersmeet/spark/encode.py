@@ -66,8 +66,8 @@ def _hashed_code(keys: list[Column]) -> Column:
 
 
 def _content_hash(df: DataFrame, content: Content) -> Column:
-    """A hash of what is in some columns. Spark's own takes no maps, and skips nulls: (1, null) has
-    the hash of (null, 1), as columns and within nested values."""
+    """A hash of what is in some columns. Spark's own takes no maps, skips nulls, and takes -0.0 for
+    0.0: (1, null) has the hash of (null, 1), as columns and within nested values."""
     values: list[Column] = [F.lit(_SEED)] if content.complete else []
     for name in content.columns:
         column, kind = F.col(quoted(name)), df.schema[name].dataType
@@ -75,9 +75,16 @@ def _content_hash(df: DataFrame, content: Content) -> Column:
             values.append(F.to_json(F.struct(column), _AS_TEXT))
         elif content.complete:
             values += [column.isNull(), column]
+            if isinstance(kind, T.FloatType | T.DoubleType):
+                values.append(_negative_zero(column))
         else:
             values.append(column)
     return F.xxhash64(*values) if values else F.lit(0).cast("bigint")
+
+
+def _negative_zero(column: Column) -> Column:
+    """Where there is a zero, has it a sign? SQL sees it only in the text."""
+    return (column == 0) & column.cast("string").startswith("-")
 
 
 def _nested(kind: T.DataType) -> bool:

@@ -22,7 +22,8 @@ class Budget:
         Rows a second that can be served, of all streams together; or ``"measured"``:
         as many as the join turns out to manage.
     fanout
-        Results that one new row may make.
+        Results that one new row may make. Of a join without a key: rows that a new row, or a
+        partial result, may match in one slice of one hop.
     overflow
         What to do with more than that: ``"spill"`` (keep all; what does not fit into the
         memory is read from disk when it is probed), ``"shed"`` (drop rows, or keep

@@ -109,16 +109,16 @@ class ExpectedSlices:
     """What the cost model says of the number of slices: the ``best`` one for the goal; around it,
     (slices, output, latency): how many times the output of one slice, and the seconds from a new
     row to its results. It was assumed that ``comparing`` a pair and ``sending`` a row of
-    ``row_bytes`` to one slice take so many seconds. With the best number, a slice must receive
-    ``bandwidth`` bytes a second so that it never waits. The ``weights`` are for the same model
-    while the join runs."""
+    ``row_bytes`` to one slice take so many seconds. With the number that runs, a slice must receive
+    ``bandwidth`` bytes a second so that it never waits; None where rows are searched. The
+    ``weights`` are for the same model while the join runs."""
 
     best: int
     curve: tuple[tuple[int, float, float], ...]
     comparing: float
     sending: float
     row_bytes: float
-    bandwidth: float
+    bandwidth: float | None
     weights: SliceWeights
 
 

@@ -124,6 +124,27 @@ OF_A = SqlPredicate("a.n > 1", (X,), pl.col("0.n") > 1.0, Formula(">", (X, 1.0))
 OF_B = SqlPredicate("b.n > 1", (Y,), pl.col("1.n") > 1.0, Formula(">", (Y, 1.0)))
 
 
+def crossed_pairs(
+    tmp_path: Path,
+    predicates: list[SqlPredicate],
+    tables: tuple[pa.Table, pa.Table],
+    within: float = 100,
+) -> tuple[int, list[str]]:
+    """How often rows were crossed, and the pairs that match."""
+    terms = tuple(map(Term, predicates))
+    crossed = mock.Mock(wraps=Crossed.blocks)
+    with (
+        mock.patch.object(LocalBackend, "translate", return_value=terms),
+        mock.patch.object(Crossed, "blocks", crossed),
+        mock.patch.object(meeting, "_CROSSED", 1000),
+        mock.patch.object(meeting, "_LEAST_CROSSED", 100),
+    ):
+        join = joined(tmp_path, where="...", schema=tables[0].schema, within=within)
+        result = join.batch(a=tables[0], b=tables[1])
+    pairs = zip(*(result[column].to_pylist() for column in ("a_n", "b_n")), strict=True)
+    return crossed.call_count, sorted(map(str, pairs))
+
+
 @pytest.mark.parametrize(
     "predicates",
     [[PRODUCT], [PRODUCT, NEAR], [OF_A], [OF_B], [OF_A, PRODUCT, OF_B]],
@@ -142,26 +163,36 @@ def test_formulas_of_doubles_are_crossed_where_all_is_finite(
         numbers = np.concatenate([odd, generator.normal(0, 2, len(FEW) - len(odd))])
         return pa.table({"n": generator.permutation(numbers), "t": rows(*FEW)["t"]}, schema)
 
-    def found(predicates: list[SqlPredicate]) -> tuple[int, list[str]]:
-        terms = tuple(map(Term, predicates))
-        crossed = mock.Mock(wraps=Crossed.blocks)
-        with (
-            mock.patch.object(LocalBackend, "translate", return_value=terms),
-            mock.patch.object(Crossed, "blocks", crossed),
-            mock.patch.object(meeting, "_CROSSED", 1000),
-            mock.patch.object(meeting, "_LEAST_CROSSED", 100),
-        ):
-            join = joined(tmp_path, where="...", schema=schema, within=within)
-            result = join.batch(a=tables[0], b=tables[1])
-        pairs = zip(*(result[column].to_pylist() for column in ("a_n", "b_n")), strict=True)
-        return crossed.call_count, sorted(map(str, pairs))
-
     tables = table(), table()
     # when rows meet the same run, and all numbers are finite, products too, then they are crossed,
-    crossed, pairs = found(predicates)
+    crossed, pairs = crossed_pairs(tmp_path, predicates, tables, within)
     finite = not odd or (odd == [1e200] and PRODUCT not in predicates)
     assert bool(crossed) == (finite and within == 100)
     # and what matches is what Polars says.
     plain = [replace(predicate, formula=None) for predicate in predicates]
-    assert found(plain) == (0, pairs)
+    assert crossed_pairs(tmp_path, plain, tables, within) == (0, pairs)
     assert len(pairs) > 100
+
+
+@pytest.mark.parametrize(("largest", "fits"), [(1_000, True), (46_341, False)])
+def test_formulas_of_whole_numbers_are_crossed_where_nothing_overflows(
+    tmp_path: Path, largest: int, fits: bool
+) -> None:
+    # Given a product of ints, the largest of which may be more than an int,
+    number = pl.col("0.n").cast(pl.Int64) * pl.col("1.n").cast(pl.Int64)
+    is_int = number.is_between(-(2**31), 2**31 - 1)
+    product = SqlPredicate(
+        "a.n * b.n > 2",
+        (X, Y),
+        pl.when(is_int).then(number > 2),
+        Formula(">", (Formula("*", (X, Y), most=2**31 - 1), 2)),
+    )
+    schema = pa.schema([("n", pa.int32()), SCHEMA.field("t")])
+    numbers = np.append(np.random.default_rng(6).integers(-9, 9, len(FEW) - 1), largest)
+    table = pa.table({"n": pa.array(numbers, pa.int32()), "t": rows(*FEW)["t"]}, schema)
+    # when rows meet, then they are crossed if that is not so,
+    crossed, pairs = crossed_pairs(tmp_path, [product], (table, table))
+    assert bool(crossed) == fits
+    # and what overflows does not match.
+    assert (str((largest, largest)) in pairs) == fits
+    assert crossed_pairs(tmp_path, [replace(product, formula=None)], (table, table)) == (0, pairs)

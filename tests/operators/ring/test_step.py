@@ -23,7 +23,7 @@ from tests.conformance.strategies import INSTANT
 from tests.conformance.ways import in_chunks
 from tests.operators.ring.test_relocation import relocated
 from watersmeet.errors import OverBudgetError, PredicateFunctionError, StateError
-from watersmeet.operators.ring import cascade, step
+from watersmeet.operators.ring import cascade, progress, step
 from watersmeet.state.manifest import Manifest
 from watersmeet.testing import LocalBackend, LocalJoin, LocalStream
 
@@ -203,6 +203,16 @@ class TestFanOut:
         assert result.num_rows == 2 * 7
         assert join.counters.capped == 2
 
+    def test_it_is_capped_in_each_hop(self, tmp_path: Path) -> None:
+        budget = wm.Budget(fanout=5, overflow="shed")
+        join = joined(tmp_path, "abc", budget=budget, shards=2)
+        many = rows(*((1, n / 100) for n in range(60)))
+        join.batch(a=many, b=many)
+        assert join.batch(c=rows((1, 1))).num_rows == (2 * 5) ** 2
+        assert join.counters.largest.fanout == 5
+        # The row in two slices of a hop, and ten partial results in two of the next.
+        assert join.counters.capped == 2 + 10 * 2
+
     def test_too_much_stops_the_query(self, tmp_path: Path) -> None:
         join = joined(tmp_path, budget=wm.Budget(fanout=7, overflow="fail"))
         join.batch(a=rows(*((1, n / 100) for n in range(8))))
@@ -348,6 +358,19 @@ def test_long_comparisons_are_told_in_the_metrics(
     assert join.counters.pairs == 100
     assert all("near(a, b) took 100% of the time" in note for note in join.counters.notes)
     assert len(join.counters.notes) == 2
+
+
+def test_long_steps_say_how_far_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    join, some = joined(tmp_path), rows(*((n, 0) for n in range(10)))
+    join.batch(a=some, b=some)
+    assert not caplog.messages, "a short step says nothing"
+    monkeypatch.setattr(progress, "EVERY", 0.0)
+    join.batch(a=rows(*((n, 1) for n in range(5))))
+    # Of the 5 x 10 pairs, all are close in time.
+    [line] = caplog.messages
+    assert line.startswith("join of a, b, shard 0: 50 pairs compared in 0 s, of at most 50 ")
 
 
 def test_what_is_kept_is_plain_data(tmp_path: Path) -> None:

@@ -168,7 +168,9 @@ class Crossed:
         return np.broadcast_to(formula.value(values), shape)
 
     def _of(self, stream: int, stored: str) -> Values:
-        values, tile = self._numbers.of(stream, stored)[0].view(np.float64), self._tile
+        values, kind = self._numbers.of(stream, stored)
+        values = values.view(np.float64) if pa.types.is_floating(kind) else values.astype(np.int64)
+        tile = self._tile
         if stream == self._numbers.meeting.stream:
             return values[np.newaxis, tile.low : tile.high]
         return values[tile.rows, np.newaxis]

@@ -112,9 +112,10 @@ class Meeting:
         )
 
     def _largest(self, stream: int, name: str) -> float:
-        """The largest absolute value of a column of doubles without nulls."""
-        values = self.column(stream, self._layout.streams[stream].rows.stored[name])
-        return float(np.max(np.abs(values.to_numpy()), initial=0.0))
+        """The largest absolute value of a column of numbers without nulls, as Python has it."""
+        values = self.column(stream, self._layout.streams[stream].rows.stored[name]).to_numpy()
+        largest: float = max(np.max(values, initial=0).item(), -np.min(values, initial=0).item())
+        return largest
 
     @cached_property
     def _read(self) -> dict[int, pa.RecordBatch]:

@@ -18,12 +18,13 @@ from watersmeet.operators.ring.block import (
     Tiled,
 )
 from watersmeet.operators.ring.candidates import Candidates
-from watersmeet.operators.ring.cascade import Cascade
+from watersmeet.operators.ring.cascade import RingCascade
 from watersmeet.operators.ring.counters import RingCounters
 from watersmeet.operators.ring.fan_out import FanOut
 from watersmeet.operators.ring.layout import RingLayout
 from watersmeet.operators.ring.meeting import Meeting
 from watersmeet.operators.ring.probing import Probing
+from watersmeet.operators.ring.progress import Progress
 from watersmeet.operators.ring.state import RingState
 from watersmeet.rows.columns import Bools, Positions
 from watersmeet.rows.output import Side
@@ -56,7 +57,8 @@ class Probe:
         self._layout = layout
         self._state = state
         self._counters = counters
-        self._cascade = Cascade(layout, state.measured, counters)
+        self._cascade = RingCascade(layout, state.measured, counters)
+        self._progress = Progress(layout, state.shard, counters)
         self._scratch = Scratch()
 
     def matches(
@@ -73,6 +75,7 @@ class Probe:
         earliest, latest = probing.bounds(length)
         if not len(probing):
             return
+        self._progress.expect(probing, entries)
         names = " and ".join(self._layout.streams[s].name for s in probing.sides)
         fan_out = FanOut(self._layout.policy.budget, probing, names, self._counters)
         due, overlaps = self._layout.conditions.due(probing.sides, stream)
@@ -159,8 +162,11 @@ class Probe:
         self._counters.pairs += len(block)
         self._counters.blocks += 1
         if isinstance(block, Crossed):
-            return self._cascade.crossed(due, block)
-        return self._cascade.satisfying(due, block)
+            found = self._cascade.crossed(due, block)
+        else:
+            found = self._cascade.satisfying(due, block)
+        self._progress.tell()
+        return found
 
 
 def _wanted(

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from watersmeet import sizes
 from watersmeet.errors import OverBudgetError, StateError
-from watersmeet.operators.ring.cascade import Measured
 from watersmeet.operators.ring.chain import HopLayout
 from watersmeet.operators.ring.layout import RingLayout, of_hop
+from watersmeet.rows.cascade import Measured
 from watersmeet.rows.shard import Shard
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.shard import ShardState

@@ -124,17 +124,12 @@ def _curve(spec: RingSpec, policy: RingPolicy) -> list[Node]:
         f"assumed: {_seconds(expected.comparing)} to compare a pair, "
         f"{_seconds(expected.sending)} to send a row of {expected.row_bytes:,.0f} bytes to a slice"
     )
-    receives = sizes.format(round(expected.bandwidth))
-    return [
-        Node(
-            f"by the cost model, {expected.best} for goal {spec.goal!r}{asked}",
-            [
-                Node(f"{what}, by slices: {', '.join(shown)}"),
-                Node(assumed),
-                Node(f"a slice never waits if it receives {receives} a second"),
-            ],
-        )
-    ]
+    nodes = [Node(f"{what}, by slices: {', '.join(shown)}"), Node(assumed)]
+    if expected.bandwidth is not None:
+        receives = sizes.format(round(expected.bandwidth))
+        each = f"with {policy.slices} slices, each" if policy.slices > 1 else "the slice"
+        nodes.append(Node(f"{each} never waits if it receives {receives} a second"))
+    return [Node(f"by the cost model, {expected.best} for goal {spec.goal!r}{asked}", nodes)]
 
 
 def _seconds(value: float) -> str:

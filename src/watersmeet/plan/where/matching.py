@@ -79,13 +79,14 @@ def read_conditions(
     windows = find_windows(streams, terms if within is None else ())
     replaced = keys.replaced | windows.replaced
     left = tuple(term for i, term in enumerate(terms) if i not in replaced)
+    key = keys.on if on is None else on
     return Matching(
-        on=keys.on if on is None else on,
+        on=key,
         within=windows.within if within is None else within,
         where=(_evaluated(left, functions) if replaced else tuple(conditions)) or None,
         terms=left,
         functions=tuple(bound(function, streams) for function in functions),
-        reading=_reading(terms, keys, windows),
+        reading=_reading(terms, keys, windows, keyed=key is not None),
         unlimited=windows.unlimited,
     )
 
@@ -108,17 +109,19 @@ def _evaluated(
     return (*(() if rest is None else (rest.text,)), *functions)
 
 
-def _reading(terms: Sequence[Term], keys: FoundKeys, windows: FoundWindows) -> tuple[str, ...]:
+def _reading(
+    terms: Sequence[Term], keys: FoundKeys, windows: FoundWindows, *, keyed: bool
+) -> tuple[str, ...]:
     """What was made of each term, if anything was. Terms may have been written as one, by
-    ``between``."""
+    ``between``. Where there is no key, rows are searched by what has an order."""
     if not keys.replaced and not windows.used:
         return ()
-    every = range(len(terms))
-    evaluated = [i for i in every if i not in keys.replaced | windows.replaced]
+    left = [i for i in range(len(terms)) if i not in keys.replaced | windows.replaced]
     made: dict[str, Collection[int]] = {
         "key": keys.replaced,
         "windows": windows.used,
-        "evaluated": evaluated,
+        "searched": [i for i in left if terms[i].comparisons and not keyed],
+        "evaluated": [i for i in left if keyed or not terms[i].compared_exactly],
     }
     read: dict[str, list[str]] = {}
     for what, those in made.items():

@@ -1,7 +1,8 @@
-"""Which conditions are formulas of doubles (:mod:`watersmeet.rows.formula`)."""
+"""Which conditions are formulas of numbers (:mod:`watersmeet.rows.formula`)."""
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from pyspark.sql import types as T
@@ -25,6 +26,14 @@ _ARITHMETIC = {
     "UnaryMinus": "negative",
     "Abs": "abs",
 }
+#: The types of numbers, and the largest value of each.
+_MOST: dict[type[T.DataType], float] = {
+    T.ByteType: 2**7 - 1,
+    T.ShortType: 2**15 - 1,
+    T.IntegerType: 2**31 - 1,
+    T.LongType: 2**63 - 1,
+    T.DoubleType: sys.float_info.max,
+}
 
 
 def formula_of(t: Translation, node: Any) -> Formula | None:
@@ -42,17 +51,31 @@ def formula_of(t: Translation, node: Any) -> Formula | None:
 
 
 def _number(t: Translation, node: Any) -> Formula | ColumnOf | float | None:
-    """A double, if it is a column, a constant, or made of these."""
+    """A double or a whole number, if it is a column, a constant, or made of these."""
     node = t.meant(node)
-    if not isinstance(type_of(node), T.DoubleType):
+    most = _MOST.get(type(type_of(node)))
+    if most is None:
         return None
     if node.foldable():
-        value = t.evaluated(node)
-        return None if value is None else float(value)
+        value: float | None = t.evaluated(node)
+        return value
     name = node.nodeName()
     if name == "AttributeReference":
         return t.condition.column(node)
+    if name == "Cast":
+        return _cast(t, node)
     if name not in _ARITHMETIC:
         return None
     parts: list[Any] = [_number(t, child) for child in elements(node.children())]
-    return None if None in parts else Formula(_ARITHMETIC[name], tuple(parts))
+    return None if None in parts else Formula(_ARITHMETIC[name], tuple(parts), most)
+
+
+def _cast(t: Translation, node: Any) -> Formula | ColumnOf | float | None:
+    """A number as one of a type that has room for it. Whole numbers of all types are computed
+    alike."""
+    number, source, target = _number(t, node.child()), type_of(node.child()), type_of(node)
+    if number is None or source == target:
+        return number
+    if isinstance(source, T.DoubleType) or _MOST[type(source)] > _MOST[type(target)]:
+        return None
+    return Formula("double", (number,)) if isinstance(target, T.DoubleType) else number

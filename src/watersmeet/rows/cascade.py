@@ -1,0 +1,100 @@
+"""Several predicates, one after the other: those first that reject most for their cost.
+
+**Rule.** A predicate that costs c for a pair and holds for the share s of them has the rank
+(s - 1) / c. Applied in ascending order of their ranks, predicates cost least in all; the result is
+the same in any order. Costs and shares are measured as pairs are compared. A predicate that has not
+been measured yet is tried on a few pairs first.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from watersmeet.rows.columns import Positions
+
+#: Where a predicate is not measured yet, this many pairs are compared first.
+_FEW = 256
+#: What fades weighs less by this factor.
+_FADE = 0.9
+
+#: Gives, of the pairs at some positions, those for which a predicate holds, by their number among
+#: these; of all pairs, if no positions are given.
+Holding = Callable[[int, Positions | None], Positions]
+
+
+@dataclass
+class Measured:
+    """How many pairs a predicate has compared, for how many it held, and the seconds that it
+    took; what is older may count less."""
+
+    pairs: float = 0.0
+    passed: float = 0.0
+    seconds: float = 0.0
+
+    @property
+    def selectivity(self) -> float | None:
+        """The share of pairs for which it held; None before there were any."""
+        return self.passed / self.pairs if self.pairs else None
+
+    @property
+    def rank(self) -> float:
+        """The lower, the sooner it is to be applied.
+
+        >>> cheap, selective = Measured(100, 50, 0.001), Measured(100, 1, 0.01)
+        >>> cheap.rank < selective.rank
+        True
+        """
+        if not self.pairs:
+            return -np.inf
+        return (self.passed - self.pairs) / max(self.seconds, 1e-9)
+
+    def add(self, pairs: int, passed: int, seconds: float) -> None:
+        """It held for so many of these pairs, and took the time."""
+        self.pairs += pairs
+        self.passed += passed
+        self.seconds += seconds
+
+    def fade(self) -> None:
+        self.pairs *= _FADE
+        self.passed *= _FADE
+        self.seconds *= _FADE
+
+
+class Cascade:
+    """Applies predicates, known by their numbers, and measures them. ``seconds`` is what each has
+    taken here."""
+
+    def __init__(self, measured: Sequence[Measured]) -> None:
+        self._measured = measured
+        self.seconds = [0.0] * len(measured)
+
+    def satisfying(self, due: Sequence[int], count: int, holding: Holding) -> Positions:
+        """Which of so many pairs satisfy the predicates of these numbers, by position."""
+        unknown = len(due) > 1 and any(not self._measured[number].pairs for number in due)
+        if not unknown or count <= _FEW:
+            return self._filtered(due, None, count, holding)
+        parts = np.arange(_FEW), np.arange(_FEW, count)
+        return np.concatenate([self._filtered(due, part, len(part), holding) for part in parts])
+
+    def measure(self, number: int, pairs: int, passed: int, began: float) -> None:
+        """Note that a predicate held for so many of these pairs, and took the time since then."""
+        took = time.perf_counter() - began
+        self._measured[number].add(pairs, passed, took)
+        self.seconds[number] += took
+
+    def _filtered(
+        self, due: Sequence[int], left: Positions | None, count: int, holding: Holding
+    ) -> Positions:
+        for number in sorted(due, key=lambda number: self._measured[number].rank):
+            began = time.perf_counter()
+            holds = holding(number, left)
+            self.measure(number, count, len(holds), began)
+            left, count = holds if left is None else left[holds], len(holds)
+            if not count:
+                break
+        assert left is not None, "there is a predicate to apply"
+        return left
