@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pandas as pd
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -162,6 +163,17 @@ MISTAKES: dict[str, tuple[Callable[[DataFrame], Any], type[Exception], list[str]
         errors.TimeColumnError,
         ["time='end' has no watermark", "on 'timestamp'", 'F.window_time("window")'],
     ),
+    "a window as time": (
+        lambda df: wm.stream(
+            df.withWatermark("timestamp", "1 second")
+            .groupBy(F.window("timestamp", "1 minute"))
+            .count(),
+            "a",
+            time="window",
+        ),
+        errors.TimeColumnError,
+        ["'window' is a window, a start and an end", 'F.window_time("window").alias("time")'],
+    ),
     "another time than event_time behind a join": (
         lambda df: wm.stream(join(df, how="left"), "c", time="a_timestamp", delay="1 second"),
         errors.TimeColumnError,
@@ -230,7 +242,14 @@ MISTAKES: dict[str, tuple[Callable[[DataFrame], Any], type[Exception], list[str]
             [timed(df, "a"), wm.stream(df.sparkSession.range(3).toDF("value"), "b")], on="value"
         ),
         errors.MixedInputError,
-        ["a is a streaming DataFrame", "b a batch one", "wm.enrich", "joined.join(table, "],
+        ["a is a streaming DataFrame, b a batch one.", "wm.enrich", "joined.join(table, "],
+    ),
+    "batch and several streams": (
+        lambda df: wm.join(
+            [timed(df, "a"), timed(df, "b"), wm.stream(df.sparkSession.range(3), "c")], on="value"
+        ),
+        errors.MixedInputError,
+        ["a and b are streaming DataFrames, c a batch one."],
     ),
     "within without time": (
         lambda df: wm.join([timed(df, "a"), wm.stream(df, "b")], on="value", within="1 minute"),
@@ -271,6 +290,11 @@ MISTAKES: dict[str, tuple[Callable[[DataFrame], Any], type[Exception], list[str]
         lambda df: wm.stream([1, 2], "a"),  # type: ignore[arg-type]
         errors.PlanError,
         ["'a'", "Spark DataFrame, got list", "spark.createDataFrame"],
+    ),
+    "a DataFrame of pandas": (
+        lambda df: wm.stream(pd.DataFrame({"k": [1]}), "a"),  # type: ignore[arg-type]
+        errors.PlanError,
+        ["Spark DataFrame, got pandas's DataFrame", "spark.createDataFrame"],
     ),
     "a misspelt time": (
         lambda df: wm.stream(df, "a", time="timestmap", delay="1 second"),
