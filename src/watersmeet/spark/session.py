@@ -27,8 +27,12 @@ _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProv
 
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 
-_STATE_SERVER = (
-    "org.apache.spark.sql.execution.python.streaming.TransformWithStateInPySparkStateServer"
+#: Loggers that warn of what we do on purpose.
+QUIET = (
+    # Every shard's first step finds nothing in its state.
+    "org.apache.spark.sql.execution.python.streaming.TransformWithStateInPySparkStateServer",
+    # A checkpoint is read by an option that Spark means for itself.
+    "org.apache.spark.sql.execution.datasources.v2.state.StateSourceOptions",
 )
 
 #: Settings that a join cannot do without, or that make it fast.
@@ -166,9 +170,9 @@ def _spare_forks(spark: SparkSession) -> None:
 
 
 def _silence(spark: SparkSession) -> None:
-    """Every shard's first step finds nothing in its state, and Spark warns of that."""
     log4j: Any = cast(Any, spark._jvm).org.apache.logging.log4j
-    log4j.core.config.Configurator.setLevel(_STATE_SERVER, log4j.Level.ERROR)
+    for logger in QUIET:
+        log4j.core.config.Configurator.setLevel(logger, log4j.Level.ERROR)
 
 
 def check(spark: SparkSession) -> None:
