@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest.mock import Mock
 
 import pandas as pd
 import pytest
@@ -12,6 +13,7 @@ from pyspark.sql import functions as F
 
 import watersmeet as wm
 from watersmeet import errors
+from watersmeet.spark.cores import cores
 
 pytestmark = pytest.mark.spark
 
@@ -380,6 +382,31 @@ def test_far_more_partitions_than_cores_are_warned_of(
         assert [warning.filename for warning in caught] == [__file__], "the caller's line is shown"
     finally:
         spark.conf.set("spark.sql.shuffle.partitions", 2)
+
+
+@pytest.mark.parametrize(
+    ("master", "settings", "known"),
+    [
+        ("local[7]", {"spark.default.parallelism": "100"}, 7),
+        ("local[3,2]", {}, 3),
+        ("local", {}, 1),
+        ("yarn", {"spark.executor.cores": "4", "spark.executor.instances": "3"}, 12),
+        ("yarn", {"spark.executor.cores": "4", "spark.dynamicAllocation.enabled": "true"}, None),
+        ("spark://host:7077", {"spark.default.parallelism": "100"}, None),
+        ("spark://host:7077", {}, 100),
+    ],
+)
+def test_the_cores_are_those_of_the_master_or_of_the_executors(
+    spark: SparkSession, master: str, settings: dict[str, str], known: int | None
+) -> None:
+    context = Mock(master=master, defaultParallelism=100, getConf=lambda: settings)
+    context._jsc.sc().getExecutorMemoryStatus().size.return_value = 2  # the driver, one executor
+    assert cores(Mock(sparkContext=context, _jvm=spark._jvm)) == known
+
+
+def test_a_local_master_may_take_all_cores_of_the_machine(spark: SparkSession) -> None:
+    master = Mock(sparkContext=Mock(master="local[*]"), _jvm=spark._jvm)
+    assert cores(master) == spark._jvm.java.lang.Runtime.getRuntime().availableProcessors()
 
 
 def test_results_without_an_event_time_are_warned_of(rates: DataFrame) -> None:

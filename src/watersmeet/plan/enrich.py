@@ -144,12 +144,14 @@ def plan_enrich(
         (stream, table), backend, options.pop("on", None), options.pop("where", None)
     )
     spec = enrich_spec(stream, table, on=matching.on, where=matching.where, **options)
+    hosts = None if spec.needs_state else hosts
     policy = enrich_policy(
         spec,
         shards=backend.shards,
-        cores=backend.cores,
+        # Of a cluster whose cores are not known, each may be on a host of its own.
+        cores=backend.cores or hosts or backend.shards,
         wakes=wakes,
-        hosts=None if spec.needs_state else hosts,
+        hosts=hosts,
     )
     policy = replace(policy, copies=copies)
     return EnrichPlan(spec=spec, policy=policy, predicate=matching.predicate)
