@@ -31,6 +31,7 @@ bench: setup ## measure against Spark's own joins, and plans against each other
 	$(BIN)/python -m benchmarks.multiway_join
 	$(BIN)/python -m benchmarks.ring_join
 	$(BIN)/python -m benchmarks.enrich
+	$(BIN)/python -m benchmarks.cold_start
 
 experiments: setup ## run the papers' experiments again (half an hour)
 	$(BIN)/pip install --quiet 'pip>=25.1'

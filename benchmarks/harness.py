@@ -248,6 +248,9 @@ class Report:
                 per_row,
             )
         console.print(table)
+        self.show_claims()
+
+    def show_claims(self) -> None:
         table = Table("ratio, measured in this run", "goal", "measured", "holds")
         for c in self.claims:
             holds = "yes" if c["holds"] else "NO"

@@ -227,6 +227,14 @@ def test_far_more_shards_than_cores_are_warned_of(shards: int, crowded: bool) ->
     assert ('spark.conf.set("spark.sql.shuffle.partitions", 2)' in text) is crowded
 
 
+def test_nothing_is_warned_of_where_the_cores_are_not_known() -> None:
+    class Cluster(EightShards):
+        shards, cores = 200, None
+
+    text = explain(plan_join((VIEWS, CLICKS), Cluster(), on="ad_id", within="5 minutes"))
+    assert "WARNING" not in text
+
+
 def test_an_inner_join_without_all_times_names_the_stream_that_has_none() -> None:
     views = replace(VIEWS, time=None, delay=None)
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest.mock import Mock
 
+import pandas as pd
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import watersmeet as wm
 from watersmeet import errors
+from watersmeet.spark.cores import cores
 
 pytestmark = pytest.mark.spark
 
@@ -162,6 +165,17 @@ MISTAKES: dict[str, tuple[Callable[[DataFrame], Any], type[Exception], list[str]
         errors.TimeColumnError,
         ["time='end' has no watermark", "on 'timestamp'", 'F.window_time("window")'],
     ),
+    "a window as time": (
+        lambda df: wm.stream(
+            df.withWatermark("timestamp", "1 second")
+            .groupBy(F.window("timestamp", "1 minute"))
+            .count(),
+            "a",
+            time="window",
+        ),
+        errors.TimeColumnError,
+        ["'window' is a window, a start and an end", 'F.window_time("window").alias("time")'],
+    ),
     "another time than event_time behind a join": (
         lambda df: wm.stream(join(df, how="left"), "c", time="a_timestamp", delay="1 second"),
         errors.TimeColumnError,
@@ -230,7 +244,14 @@ MISTAKES: dict[str, tuple[Callable[[DataFrame], Any], type[Exception], list[str]
             [timed(df, "a"), wm.stream(df.sparkSession.range(3).toDF("value"), "b")], on="value"
         ),
         errors.MixedInputError,
-        ["a is a streaming DataFrame", "b a batch one", "wm.enrich", "joined.join(table, "],
+        ["a is a streaming DataFrame, b a batch one.", "wm.enrich", "joined.join(table, "],
+    ),
+    "batch and several streams": (
+        lambda df: wm.join(
+            [timed(df, "a"), timed(df, "b"), wm.stream(df.sparkSession.range(3), "c")], on="value"
+        ),
+        errors.MixedInputError,
+        ["a and b are streaming DataFrames, c a batch one."],
     ),
     "within without time": (
         lambda df: wm.join([timed(df, "a"), wm.stream(df, "b")], on="value", within="1 minute"),
@@ -271,6 +292,11 @@ MISTAKES: dict[str, tuple[Callable[[DataFrame], Any], type[Exception], list[str]
         lambda df: wm.stream([1, 2], "a"),  # type: ignore[arg-type]
         errors.PlanError,
         ["'a'", "Spark DataFrame, got list", "spark.createDataFrame"],
+    ),
+    "a DataFrame of pandas": (
+        lambda df: wm.stream(pd.DataFrame({"k": [1]}), "a"),  # type: ignore[arg-type]
+        errors.PlanError,
+        ["Spark DataFrame, got pandas's DataFrame", "spark.createDataFrame"],
     ),
     "a misspelt time": (
         lambda df: wm.stream(df, "a", time="timestmap", delay="1 second"),
@@ -356,6 +382,31 @@ def test_far_more_partitions_than_cores_are_warned_of(
         assert [warning.filename for warning in caught] == [__file__], "the caller's line is shown"
     finally:
         spark.conf.set("spark.sql.shuffle.partitions", 2)
+
+
+@pytest.mark.parametrize(
+    ("master", "settings", "known"),
+    [
+        ("local[7]", {"spark.default.parallelism": "100"}, 7),
+        ("local[3,2]", {}, 3),
+        ("local", {}, 1),
+        ("yarn", {"spark.executor.cores": "4", "spark.executor.instances": "3"}, 12),
+        ("yarn", {"spark.executor.cores": "4", "spark.dynamicAllocation.enabled": "true"}, None),
+        ("spark://host:7077", {"spark.default.parallelism": "100"}, None),
+        ("spark://host:7077", {}, 100),
+    ],
+)
+def test_the_cores_are_those_of_the_master_or_of_the_executors(
+    spark: SparkSession, master: str, settings: dict[str, str], known: int | None
+) -> None:
+    context = Mock(master=master, defaultParallelism=100, getConf=lambda: settings)
+    context._jsc.sc().getExecutorMemoryStatus().size.return_value = 2  # the driver, one executor
+    assert cores(Mock(sparkContext=context, _jvm=spark._jvm)) == known
+
+
+def test_a_local_master_may_take_all_cores_of_the_machine(spark: SparkSession) -> None:
+    master = Mock(sparkContext=Mock(master="local[*]"), _jvm=spark._jvm)
+    assert cores(master) == spark._jvm.java.lang.Runtime.getRuntime().availableProcessors()
 
 
 def test_results_without_an_event_time_are_warned_of(rates: DataFrame) -> None:

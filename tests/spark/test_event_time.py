@@ -114,9 +114,14 @@ def test_an_aggregation_after_any_join_gets_every_row(
 
 
 @pytest.mark.parametrize(
-    ("how", "event_time", "time"), [("left", "views", "viewed"), ("right", "clicks", "clicked")]
+    ("how", "event_time", "time"),
+    [
+        ("left", "views", "viewed"),
+        ("right", "clicks", "clicked"),
+        ("semi", "views", "viewed"),
+    ],
 )
-def test_sparks_own_outer_join_gives_the_same_windows(
+def test_sparks_own_join_gives_the_same_windows(
     spark: SparkSession, folder: Path, how: str, event_time: str, time: str
 ) -> None:
     views = read(spark, folder / "views").withWatermark("viewed", DELAY).alias("views")
@@ -125,32 +130,69 @@ def test_sparks_own_outer_join_gives_the_same_windows(
         f"views.ad = clicks.ad AND clicked >= viewed - INTERVAL {CLICK_WAITS} SECONDS "
         f"AND clicked <= viewed + INTERVAL {VIEW_WAITS} SECONDS"
     )
-    native = views.join(clicks, F.expr(condition), f"{how}Outer")
+    native = views.join(clicks, F.expr(condition), how)
     ours = minutes(joined(spark, folder, how, event_time), "event_time")
     assert_same_rows(run(ours), run(minutes(native, time)))
 
 
-def test_a_join_can_follow_a_left_join(spark: SparkSession, folder: Path) -> None:
-    left = joined(spark, folder, "left", "views")
-    seen = wm.stream(left.drop("viewed"), "seen", time="event_time")
+@pytest.mark.parametrize(
+    ("how", "event_time", "second"),
+    [
+        ("left", "views", "inner"),
+        ("semi", "views", "inner"),
+        ("anti", "views", "inner"),
+        ("full", "greatest", "inner"),
+        ("left", "views", "left"),
+    ],
+)
+def test_a_join_can_follow_any_join(
+    spark: SparkSession, folder: Path, how: str, event_time: str, second: str
+) -> None:
+    # Given a join whose event time is carried on, and one behind it in the same query,
+    first = joined(spark, folder, how, event_time).select("ad", "event_time")
+    seen = wm.stream(first, "seen", time="event_time")
     sales = stream(spark, folder, "sales", "sold")
-    chain = wm.join([seen, sales], on="ad", within="30 seconds", name="seen and sold")
-    views, clicks, sold = (accepted(spark, folder, name) for name in ("views", "clicks", "sales"))
-    first = sql_join(
+    chain = wm.join([seen, sales], on="ad", within="30 seconds", how=second)
+    # when it runs, and an aggregation behind it, if it carries a time on,
+    if second == "inner":
+        shown = minutes(chain, "event_time")
+    else:
+        shown = chain.select("ad", F.unix_micros("event_time").alias("seen_at"), "sale")
+    found = run(shown)
+    # then no row is missing.
+    wanted = sql_join(
         {
-            "views": Stream(views, ["ad"], "viewed", VIEW_WAITS * SECOND),
-            "clicks": Stream(clicks, ["ad"], "clicked", CLICK_WAITS * SECOND),
+            "seen": Stream(seen_at(spark, folder, how), ["ad"], "seen_at", 30 * SECOND),
+            "sales": Stream(accepted(spark, folder, "sales"), ["ad"], "sold", 30 * SECOND),
         },
-        how="left",
+        how=second,
     )
-    second = sql_join(
+    if second == "inner":
+        wanted = minutes_of(micros(wanted.column("event_time")))
+    else:
+        times = micros(wanted.column("seen_at"))
+        wanted = pa.table({"ad": wanted["ad"], "seen_at": times, "sale": wanted["sale"]})
+    assert wanted.num_rows >= 3
+    assert_same_rows(found, wanted)
+
+
+def seen_at(spark: SparkSession, folder: Path, how: str) -> pa.Table:
+    """What a join of views and clicks gives: the key, and the time that is carried on."""
+    rows = sql_join(
         {
-            "first": Stream(first, ["ad"], "viewed", 30 * SECOND),
-            "sales": Stream(sold, ["ad"], "sold", 30 * SECOND),
-        }
+            "views": Stream(
+                accepted(spark, folder, "views"), ["ad"], "viewed", VIEW_WAITS * SECOND
+            ),
+            "clicks": Stream(
+                accepted(spark, folder, "clicks"), ["ad"], "clicked", CLICK_WAITS * SECOND
+            ),
+        },
+        how=how,
     )
-    wanted = minutes_of(micros(second.column("event_time")))
-    assert_same_rows(run(minutes(chain, "event_time")), wanted)
+    shown = ["viewed", "clicked"] if how == "full" else ["viewed"]
+    latest = pc.max_element_wise(*(micros(rows.column(name)) for name in shown))
+    times = latest.cast(pa.timestamp("us", "UTC"))
+    return pa.table({"ad": rows.column("ad"), "seen_at": times})
 
 
 @pytest.mark.parametrize("how", ["inner", "left"])

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyspark
 import pytest
 from pyspark import cloudpickle
+from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
@@ -55,19 +56,60 @@ def test_a_python_of_this_machine_is_asked_what_it_lacks(bare: Path, tmp_path: P
         check_python(str(tmp_path / "none"), by=by, paths="")
 
 
-def test_a_python_that_a_setting_names_is_taken_too(
+def test_a_python_that_a_setting_names_is_the_one_that_is_asked(
     bare: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given a local master, and a Python that a setting names, of which PySpark knows nothing,
-    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     named = {"spark.pyspark.python": str(bare)}
     context = SimpleNamespace(master="local[2]", getConf=lambda: named, pythonExec="python3")
     session: Any = SimpleNamespace(sparkContext=context)
-    # when a join is planned, then that is what workers run, and if it lacks something, the
-    # setting is named.
+    # when a join is planned, then that one is asked, and the setting is named.
     with pytest.raises(SessionError, match=r"spark\.pyspark\.python is .* lacks watersmeet"):
         use_this_python(session)
-    assert context.pythonExec == str(bare)
+
+
+def test_a_local_session_asks_the_python_before_a_jvm_starts(bare: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "import watersmeet as wm; wm.local_session()"],
+        env={**os.environ, "PYSPARK_PYTHON": str(bare)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    said = f"SessionError: PYSPARK_PYTHON is '{bare}', a Python that lacks watersmeet"
+    assert said in done.stderr.splitlines()[-1]
+    assert "ERROR" not in done.stderr
+    assert "WARN" not in done.stderr
+
+
+@pytest.mark.spark
+def test_the_settings_of_a_local_session_win_over_ours_and_over_the_variable(
+    bare: Path, tmp_path: Path
+) -> None:
+    # Given a Python that a setting names, beside one that the variable names,
+    named = tmp_path / "named"
+    named.write_text(f'#!/bin/sh\nNAMED=yes exec {sys.executable} "$@"\n', encoding="utf8")
+    named.chmod(0o755)
+    # when a session is made with that setting, and with one that is also ours,
+    code = f"""
+import os
+import watersmeet as wm
+ours = {{"spark.sql.shuffle.partitions": "3", "spark.watersmeet.warm": "false"}}
+spark = wm.local_session(cores=1, config={{"spark.pyspark.python": "{named}", **ours}})
+print(spark.conf.get("spark.sql.shuffle.partitions"))
+print(spark.sparkContext.parallelize([0], 1).map(lambda _: os.environ.get("NAMED")).collect())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYSPARK_PYTHON": str(bare)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    # then both hold.
+    assert done.stdout.split() == ["3", "['yes']"], done.stderr
 
 
 def test_a_worker_that_lacks_watersmeet_says_so(bare: Path) -> None:
@@ -113,6 +155,21 @@ def test_on_a_local_master_workers_run_this_python_unless_another_is_chosen(
     monkeypatch.setitem(os.environ, "PYSPARK_PYTHON", str(bare))
     with pytest.raises(SessionError, match="lacks watersmeet"):
         wm.join(streams, on="k")
+
+
+@pytest.mark.spark
+def test_where_the_python_cannot_be_asked_the_first_task_says_what_it_lacks(
+    spark: SparkSession, bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given workers of another machine, as far as planning knows, that lack Watersmeet,
+    monkeypatch.setattr("watersmeet.spark.python.on_this_machine", lambda spark: False)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(bare))
+    rows = spark.createDataFrame([(1,)], "k bigint")
+    # when a join runs, then the task's error says so, without the lines of code that led to it.
+    with pytest.raises(PythonException) as caught:
+        wm.join([wm.stream(rows, "a"), wm.stream(rows, "b")], on="k").collect()
+    assert "lacks the package 'watersmeet': install Watersmeet in it" in str(caught.value)
+    assert "pickle.loads" not in str(caught.value)
 
 
 def test_an_error_comes_first_and_the_lines_of_its_cause_behind_it(

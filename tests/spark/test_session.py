@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 import watersmeet as wm
 from watersmeet.cost import calibration
 from watersmeet.spark import warm
-from watersmeet.spark.session import SETTINGS, check
+from watersmeet.spark.session import QUIET, SETTINGS, check
 from watersmeet.spark.warm import SETTING, warm_up
 
 pytestmark = pytest.mark.spark
@@ -75,6 +75,19 @@ def test_checkpoints_on_this_disk_are_written_by_renames_unless_the_session_says
     session.conf.set(name, "one.of.your.own")
     check(session)
     assert session.conf.get(name) == "one.of.your.own"
+
+
+def test_loggers_that_warn_of_what_we_do_on_purpose_are_silent(spark: SparkSession) -> None:
+    log4j = spark._jvm.org.apache.logging.log4j
+    log4j.core.config.Configurator.setRootLevel(log4j.Level.WARN)
+    try:
+        check(spark)
+        warns = {name: log4j.LogManager.getLogger(name).isWarnEnabled() for name in (*QUIET, "x")}
+    finally:
+        spark.sparkContext.setLogLevel("ERROR")
+    assert warns == {QUIET[0]: False, QUIET[1]: False, "x": True}
+    for name in QUIET:
+        assert spark._jvm.java.lang.Class.forName(name).getName() == name, "Spark has it still"
 
 
 def test_settings_given_after_configure_win(spark: SparkSession) -> None:

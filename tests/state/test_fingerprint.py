@@ -30,5 +30,17 @@ def test_of_a_list_what_is_new_and_what_is_missing_is_shown() -> None:
     ]
 
 
+def test_of_a_stream_that_was_renamed_only_its_name_is_shown() -> None:
+    # Given a join of views and clicks, and one whose clicks have another name,
+    facts = {"window of clicks": "5 min", "columns of clicks": ["ad int"], **VIEWS}
+    before = {"streams": "views, clicks", **facts}
+    renamed = {name.replace("clicks", "taps"): fact for name, fact in facts.items()}
+    now = {"streams": "views, taps", **renamed, "window of views": "1 h"}
+    # when they are compared, then it is the name that differs, and what differs of views.
+    names = "streams: was views, clicks, now views, taps"
+    found = differences(fingerprint_of(before), fingerprint_of(now))
+    assert found == [names, "window of views: was 5 min, now 1 h"]
+
+
 def test_any_text_can_be_a_fingerprint() -> None:
     assert differences("a join", "another") == ["query: was a join, now another"]

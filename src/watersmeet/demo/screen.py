@@ -72,7 +72,8 @@ def show_plan(plan: wm.Plan, rows: int, console: Console) -> None:
     console.print(Text(plan.explain()), soft_wrap=not console.is_terminal)
     console.print(
         f"\n{rows:,} views and clicks of {_span()} are joined twice, from the same files, at full "
-        "speed: by Watersmeet, then by Spark's own join.\n",
+        "speed: by Watersmeet, then by Spark's own join; one after the other, so that neither "
+        "disturbs the other.\n",
         soft_wrap=not console.is_terminal,
     )
 

@@ -17,8 +17,8 @@ class Backend(Protocol):
         """Into how many parts the state is cut."""
 
     @property
-    def cores(self) -> int:
-        """How many of them are stepped side by side."""
+    def cores(self) -> int | None:
+        """How many of them are stepped side by side; None: that is not known."""
 
     def weights(self) -> Weights:
         """How fast the machine is."""

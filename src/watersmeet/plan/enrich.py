@@ -152,15 +152,17 @@ def plan_enrich(
     memory = options.pop("memory", None)
     given = {} if memory is None else {"memory": memory}
     spec = enrich_spec(stream, table, on=matching.on, where=matching.where, **given, **options)
+    # Of a cluster whose cores are not known, there are at least as many as hosts.
+    cores = backend.cores or hosts or backend.shards
+    hosts = None if spec.needs_state else hosts
     if memory is None:
-        shards = backend.shards if hosts is None or spec.needs_state else 0
-        spec = replace(spec, memory=_default_memory(backend.cores, shards))
+        spec = replace(spec, memory=_default_memory(cores, backend.shards if hosts is None else 0))
     policy = enrich_policy(
         spec,
         shards=backend.shards,
-        cores=backend.cores,
+        cores=cores,
         wakes=wakes,
-        hosts=None if spec.needs_state else hosts,
+        hosts=hosts,
     )
     policy = replace(policy, copies=copies)
     return EnrichPlan(spec=spec, policy=policy, predicate=matching.predicate)

@@ -19,6 +19,17 @@ are unmatched, and takes a step whenever w has moved, also without rows.
 So Spark's watermark is *held back* behind the join's, by the longest of these times: it is then
 w' - K(i) or less when such a row leaves. What follows gives its windows out later by as much, as
 after Spark's own outer join. The join itself waits for nothing.
+
+A join can follow in the same query: an inner one, or any that carries no event time on. Let v be
+Spark's watermark, and v' its value in the micro-batch before. It is the least of all streams', also
+of those that come in at the second join only. The first join, held back by H, works by w = v + H,
+which is no more than its own streams allow. So its results have times e above w' - H = v', as shown
+above. The second join works by v itself. A stream with a watermark of its own, as this one, is late
+by v', so that none of these rows is dropped. And none misses a match: a row s of another stream,
+with the window W, matches e only if s + W >= e > v', and it expires when s + W <= v, after new rows
+have probed; so it had not expired in the step before. A match has the greatest time of a row at
+e > v' and one that was not late, so it is above v' too: what follows the second join gets every
+row.
 """
 
 from __future__ import annotations

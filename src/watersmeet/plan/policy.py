@@ -42,10 +42,11 @@ DRIVER_FOR = {
 
 
 def equi_policy(
-    spec: EquiSpec, *, shards: int, cores: int, weights: Callable[[], Weights]
+    spec: EquiSpec, *, shards: int, cores: int | None, weights: Callable[[], Weights]
 ) -> EquiPolicy:
     """How an equality join runs on that many shards, of which ``cores`` are stepped side by
-    side; ``weights`` measures the machine, and is called only if something depends on it."""
+    side, or all, if that is not known; ``weights`` measures the machine, and is called only if
+    something depends on it."""
     return EquiPolicy(
         shards=shards,
         index=_index(spec, shards, weights),
@@ -69,7 +70,7 @@ def crowding(shards: int, cores: int | None) -> str | None:
     return (
         f"{shards} shards on {cores} core{'' if cores == 1 else 's'}: every micro-batch takes a "
         f"step of each, and an empty step takes time too. Before the first start, "
-        f'spark.conf.set("spark.sql.shuffle.partitions", {fitting}) fits this machine; a '
+        f'spark.conf.set("spark.sql.shuffle.partitions", {fitting}) fits; a '
         "checkpoint keeps the number that it was begun with"
     )
 
@@ -126,7 +127,7 @@ def _probe_orders(spec: EquiSpec) -> tuple[tuple[int, ...], ...]:
     )
 
 
-def _shard_budget(budget: Budget, shards: int, cores: int) -> ShardBudget:
+def _shard_budget(budget: Budget, shards: int, cores: int | None) -> ShardBudget:
     """What one shard may use of what the query may: shards are alike, and may all be
     at work at once."""
     measured = budget.rate == "measured"
@@ -134,7 +135,7 @@ def _shard_budget(budget: Budget, shards: int, cores: int) -> ShardBudget:
         overflow=budget.overflow,
         memory=None if budget.memory is None else int(budget.memory) // shards,
         rate=None if budget.rate is None or measured else float(budget.rate) / shards,
-        speed=min(1.0, cores / shards) if measured else None,
+        speed=min(1.0, (cores or shards) / shards) if measured else None,
         fanout=budget.fanout,
     )
 
@@ -168,7 +169,7 @@ _UNBOUNDED_SECONDS = 3600.0
 
 
 def ring_policy(
-    spec: RingSpec, conditions: Conditions, *, shards: int, cores: int, weights: SliceWeights
+    spec: RingSpec, conditions: Conditions, *, shards: int, cores: int | None, weights: SliceWeights
 ) -> RingPolicy:
     """How a join without a key runs on that many shards, of which ``cores`` are stepped side by
     side, on a machine with such weights."""

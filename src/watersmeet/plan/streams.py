@@ -18,6 +18,8 @@ from watersmeet.plan.naming import resolve
 from watersmeet.spec.join import MOST_STREAMS
 from watersmeet.spec.stream import StreamSpec
 
+#: The type of what `F.window` makes.
+WINDOW = "struct<start:timestamp,end:timestamp>"
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -32,11 +34,16 @@ def check_streams(streams: Sequence[StreamSpec]) -> None:
     if live and len(live) < len(streams):
         batch = [stream.name for stream in streams if not stream.streaming]
         raise MixedInputError(
-            f"streams: {', '.join(live)} is a streaming DataFrame, {', '.join(batch)} a batch "
-            "one. A table is joined with a stream, or with a join's result, by wm.enrich; a small "
-            "one also by Spark itself: joined.join(table, 'key', 'left'). Streams are joined with "
-            "streams (spark.readStream), batch DataFrames with batch ones (spark.read)."
+            f"streams: {_listed(live, 'is a streaming DataFrame', 'are streaming DataFrames')}, "
+            f"{_listed(batch, 'a batch one', 'batch ones')}. A table is joined with a stream, or "
+            "with a join's result, by wm.enrich; a small one also by Spark itself: "
+            "joined.join(table, 'key', 'left'). Streams are joined with streams "
+            "(spark.readStream), batch DataFrames with batch ones (spark.read)."
         )
+
+
+def _listed(names: Sequence[str], one: str, several: str) -> str:
+    return f"{' and '.join(names)} {one if len(names) == 1 else several}"
 
 
 def check_names(streams: Sequence[StreamSpec]) -> None:
@@ -85,6 +92,12 @@ def with_time(stream: StreamSpec, *, argument: str | None = None) -> StreamSpec:
             f"{argument}: {column.name!r} is of type 'timestamp_ntz', a local time that is no "
             f"point in time. Cast it: df.withColumn({column.name!r}, "
             f"F.col({column.name!r}).cast('timestamp'))."
+        )
+    if column.type == WINDOW:
+        raise TimeColumnError(
+            f"{argument}: {column.name!r} is a window, a start and an end. Take the window's time, "
+            f'which carries a watermark on: df.select(F.window_time("{column.name}")'
+            '.alias("time"), ...), time="time".'
         )
     if column.type != "timestamp":
         raise TimeColumnError(

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from watersmeet.cost import calibration
 from watersmeet.cost.engine import Weights
 from watersmeet.rows.terms import Term
+from watersmeet.spark.cores import cores
 from watersmeet.spark.query import shard_count
 from watersmeet.spark.sql import translate
 from watersmeet.spec.policy import SliceWeights
@@ -30,8 +31,8 @@ class SparkBackend:
         return shard_count(self.spark)
 
     @property
-    def cores(self) -> int:
-        return self.spark.sparkContext.defaultParallelism
+    def cores(self) -> int | None:
+        return cores(self.spark)
 
     def weights(self) -> Weights:
         """This machine's. The driver's host stands for those of the executors. They are kept in

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from watersmeet.errors import SessionError, StateError
 from watersmeet.spark.shards import shard_ids
-from watersmeet.state.fingerprint import differences
+from watersmeet.state.fingerprint import changed
 from watersmeet.state.manifest import Manifest
 from watersmeet.state.shard import MANIFEST, refusal
 
@@ -35,9 +35,8 @@ def check(checkpoint: Checkpoint, fingerprints: Sequence[str]) -> None:
     for fingerprint in fingerprints:
         if known and fingerprint not in known:
             # A query may have several joins: the one that is meant differs least.
-            raise refusal(
-                min(known, key=lambda one: len(differences(one, fingerprint))), fingerprint
-            )
+            nearest = min(known, key=lambda one: len(changed(one, fingerprint)))
+            raise refusal(nearest, fingerprint)
 
 
 def check_version(spark: SparkSession, call: str) -> None:

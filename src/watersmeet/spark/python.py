@@ -28,7 +28,7 @@ Made = TypeVar("Made")
 #: What our functions import in a worker.
 NEEDED = ("watersmeet", "pyspark", "pyarrow", "polars", "numpy", "pandas", "google.protobuf")
 _VARIABLE = "PYSPARK_PYTHON"
-_SETTING = "spark.pyspark.python"
+PYTHON_SETTING = "spark.pyspark.python"
 _PROBE = """
 import importlib.util, json, sys
 def found(name):
@@ -52,17 +52,23 @@ def on_this_machine(spark: SparkSession) -> bool:
 def use_this_python(spark: SparkSession) -> None:
     """On a local master, workers run the Python that runs now, unless the user chose another
     one: that must have what it needs."""
-    context = spark.sparkContext
-    if not on_this_machine(spark):
-        return
-    by = _VARIABLE
-    chosen = os.environ.get(_VARIABLE)
-    if not chosen:
+    if on_this_machine(spark):
+        context = spark.sparkContext
         # PySpark itself looks at the variable only.
-        by, chosen = _SETTING, context.getConf().get(_SETTING)
-        context.pythonExec = chosen or sys.executable
-    if chosen and chosen != sys.executable:
-        check_python(chosen, by=by, paths=os.environ.get("PYTHONPATH", ""))
+        context.pythonExec = python_here(context.getConf().get(PYTHON_SETTING))
+
+
+def python_here(setting: str | None) -> str:
+    """The Python of workers on this machine: the one of the setting, of the variable, or the one
+    that runs now. As in Spark's own scripts, the setting wins. One that lacks what it needs is
+    refused."""
+    for by, chosen in ((PYTHON_SETTING, setting), (_VARIABLE, os.environ.get(_VARIABLE))):
+        if chosen == sys.executable:
+            return chosen
+        if chosen:
+            check_python(chosen, by=by, paths=os.environ.get("PYTHONPATH", ""))
+            return chosen
+    return sys.executable
 
 
 @cache

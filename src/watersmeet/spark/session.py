@@ -14,7 +14,12 @@ from pyspark.sql import SparkSession
 
 from watersmeet.errors import SessionError
 from watersmeet.spark.classic import refuse_connect
-from watersmeet.spark.python import on_this_machine, use_this_python
+from watersmeet.spark.python import (
+    PYTHON_SETTING,
+    on_this_machine,
+    python_here,
+    use_this_python,
+)
 from watersmeet.spark.warm import warm_up
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -22,8 +27,12 @@ _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProv
 
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 
-_STATE_SERVER = (
-    "org.apache.spark.sql.execution.python.streaming.TransformWithStateInPySparkStateServer"
+#: Loggers that warn of what we do on purpose.
+QUIET = (
+    # Every shard's first step finds nothing in its state.
+    "org.apache.spark.sql.execution.python.streaming.TransformWithStateInPySparkStateServer",
+    # A checkpoint is read by an option that Spark means for itself.
+    "org.apache.spark.sql.execution.datasources.v2.state.StateSourceOptions",
 )
 
 #: Settings that a join cannot do without, or that make it fast.
@@ -95,8 +104,12 @@ def local_session(
     """A Spark session on this machine, set up for Watersmeet.
 
     ``cores`` defaults to all of them; ``memory`` is for the JVM alone. ``config`` are further
-    settings of Spark's, as ``{"spark.jars.packages": "..."}``; they win over ours.
+    settings of Spark's, as ``{"spark.jars.packages": "..."}``; they win over ours, and over the
+    variable ``PYSPARK_PYTHON``.
     """
+    config = config or {}
+    if config.get("spark.master", "local").startswith("local"):
+        python_here(config.get(PYTHON_SETTING))  # before a JVM starts, which says much
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     threads = cores or os.cpu_count() or 1
     builder = (
@@ -112,9 +125,10 @@ def local_session(
         .config("spark.python.unix.domain.socket.enabled", str(os.name == "posix").lower())
     )
     builder = configure(builder)
-    for setting, value in (config or {}).items():
+    for setting, value in config.items():
         builder = builder.config(setting, value)
     spark = _started(builder)
+    use_this_python(spark)
     _spare_forks(spark)
     warm_up(spark)
     return spark
@@ -156,9 +170,9 @@ def _spare_forks(spark: SparkSession) -> None:
 
 
 def _silence(spark: SparkSession) -> None:
-    """Every shard's first step finds nothing in its state, and Spark warns of that."""
     log4j: Any = cast(Any, spark._jvm).org.apache.logging.log4j
-    log4j.core.config.Configurator.setLevel(_STATE_SERVER, log4j.Level.ERROR)
+    for logger in QUIET:
+        log4j.core.config.Configurator.setLevel(logger, log4j.Level.ERROR)
 
 
 def check(spark: SparkSession) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from watersmeet.spark.cores import cores
 from watersmeet.spark.python import Travelling, on_this_machine
 
 if TYPE_CHECKING:
@@ -52,8 +53,8 @@ def _start(spark: SparkSession) -> None:
     with contextlib.suppress(Exception):
         context = spark.sparkContext
         context.setJobDescription("watersmeet: start Python workers")
-        cores = context.defaultParallelism
-        rows = spark.range(0, cores, 1, cores).mapInArrow(_Imports(), "id long")
+        count = cores(spark) or 1
+        rows = spark.range(0, count, 1, count).mapInArrow(_Imports(), "id long")
         rows.write.format("noop").mode("overwrite").save()
 
 

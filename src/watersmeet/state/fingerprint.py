@@ -10,6 +10,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
+#: The name of the fact that lists the names of the streams. What is known of one of them is named
+#: "... of <stream>".
+STREAMS = "streams"
 #: What is known of a query: each fact by its name, as text or as a list of such.
 Facts = Mapping[str, str | Sequence[str]]
 
@@ -20,7 +23,8 @@ def fingerprint_of(facts: Facts) -> str:
 
 
 def differences(before: str, now: str) -> list[str]:
-    """What is different now, in words.
+    """What is different now, in words. Of a stream that was not there, or is no longer, nothing
+    is said but that.
 
     >>> differences(
     ...     fingerprint_of({"window of views": "5 min", "columns of views": ["a int", "b int"]}),
@@ -29,12 +33,24 @@ def differences(before: str, now: str) -> list[str]:
     ['window of views: was 5 min, now 1 h', 'columns of views: c int is new, b int is missing']
     """
     old, new = facts_of(before), facts_of(now)
-    names = [*old, *(name for name in new if name not in old)]
+    renamed = _streams(old) ^ _streams(new)
     return [
         f"{name}: {_change(old.get(name, 'none'), new.get(name, 'none'))}"
-        for name in names
-        if old.get(name) != new.get(name)
+        for name in changed(before, now)
+        if name.rpartition(" of ")[2] not in renamed
     ]
+
+
+def changed(before: str, now: str) -> list[str]:
+    """The names of all facts that are different now."""
+    old, new = facts_of(before), facts_of(now)
+    names = [*old, *(name for name in new if name not in old)]
+    return [name for name in names if old.get(name) != new.get(name)]
+
+
+def _streams(facts: Facts) -> set[str]:
+    names = facts.get(STREAMS, "")
+    return set(names.split(", ")) if isinstance(names, str) and names else set()
 
 
 def facts_of(fingerprint: str) -> Facts:

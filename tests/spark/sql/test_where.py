@@ -21,6 +21,7 @@ from watersmeet.errors import PredicateError
 from watersmeet.rows.predicate import SqlPredicate
 from watersmeet.rows.terms import conjunction
 from watersmeet.spark import sql as where
+from watersmeet.spark.sql.analysis import GUIDE, SUPPORTED
 
 pytestmark = pytest.mark.spark
 
@@ -370,10 +371,11 @@ def test_three_streams(spark: SparkSession) -> None:
         ("a.day = '2024-13-01'", "has no value: The value '2024-13-01'"),
         ("hash(a.i) = b.i", "the function hash (in hash(a.i)) is not supported. "),
         ("date_diff2(a.day, b.day) = 1", "Similar are datediff"),
+        ("regex_like(a.s, 'x')", "Similar are regexp_like"),
         ("nosuch(a.i) = b.i", "docs/joins.md lists what `where` knows, under Conditions."),
         ("hash(a.i) = b.i", "For an inner join, the same condition can be applied to the result"),
         ("pow(a.d, 2) > b.d", "the function pow (in pow(a.d, "),
-        ("round(a.d, 1) = 1", "is not supported. docs/joins.md lists what `where` knows"),
+        ("round(a.d, 1) = 1", f"is not supported. {GUIDE} lists what `where` knows"),
         ("round(a.d, 1) = 1", "round of double (in round(a.d, 1)) is not supported."),
         ("date_trunc('decade', a.t) = b.t", "date_trunc to DECADE (in"),
         ("timestampadd(day, a.i, b.t) = a.t", "the function timestampadd (in"),
@@ -398,6 +400,13 @@ def test_a_condition_that_cannot_be_used_is_explained(
         where.translate(spark, sql, streams)
     assert str(error.value).startswith(f"where={sql!r}: ")
     assert message in str(error.value)
+
+
+def test_the_guide_that_messages_name_is_there_and_lists_what_where_knows() -> None:
+    text = GUIDE.read_text()
+    assert "## Conditions" in text
+    assert [name for name in ("rlike", "regexp", "regexp_like") if name not in SUPPORTED] == []
+    assert "`regexp_like`" in text
 
 
 def test_a_refusal_does_not_print_the_jvms_stack(

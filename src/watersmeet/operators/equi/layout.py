@@ -17,7 +17,7 @@ from watersmeet.rows.output import Output, sources
 from watersmeet.rows.predicate import Predicate
 from watersmeet.spec.equi import EquiSpec
 from watersmeet.spec.policy import EquiPolicy
-from watersmeet.state.fingerprint import fingerprint_of
+from watersmeet.state.fingerprint import STREAMS, fingerprint_of
 from watersmeet.state.memory import piece_of
 
 
@@ -172,7 +172,7 @@ def fingerprint(spec: EquiSpec, layouts: Sequence[RowLayout]) -> str:
     that others forget."""
     facts: dict[str, str | list[str]] = {
         "join type": spec.how,
-        "streams": ", ".join(stream.name for stream in spec.streams),
+        STREAMS: ", ".join(stream.name for stream in spec.streams),
         "types of the key": list(spec.key_types),
     }
     for stream, keys, window, layout in zip(

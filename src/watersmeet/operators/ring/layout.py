@@ -15,7 +15,7 @@ from watersmeet.rows.layout import RowLayout, keyless_layout
 from watersmeet.rows.output import Output, sources
 from watersmeet.spec.policy import RingPolicy
 from watersmeet.spec.ring import RingSpec
-from watersmeet.state.fingerprint import facts_of, fingerprint_of
+from watersmeet.state.fingerprint import STREAMS, facts_of, fingerprint_of
 from watersmeet.state.memory import piece_of
 
 #: Facts of the fingerprint: the order of the hops, if there are more than two streams, and the hop
@@ -128,7 +128,7 @@ def fingerprint(spec: RingSpec, policy: RingPolicy, layouts: Sequence[RowLayout]
     names = [stream.name for stream in spec.streams]
     facts: dict[str, str | list[str]] = {
         "join type": f"{spec.how}, without a key",
-        "streams": ", ".join(names),
+        STREAMS: ", ".join(names),
     }
     for stream, window, layout in zip(spec.streams, spec.windows, layouts, strict=True):
         facts[f"time of {stream.name}"] = stream.time or "none"

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn
 
 from py4j.protocol import Py4JJavaError
@@ -28,11 +29,13 @@ SUPPORTED = (
     *("nullif", "greatest", "least", "div", "pmod", "abs", "sign", "floor", "ceil", "round"),
     *("sqrt", "cast", "isnan", "lower", "upper", "length", "concat", "substring", "left", "right"),
     *("trim", "startswith", "endswith", "contains", "split", "date_add", "date_sub", "datediff"),
-    "timestampdiff",
+    *("timestampdiff", "regexp", "regexp_like"),
     *("date_trunc", "unix_timestamp", "year", "month", "day", "hour", "minute", "second", "size"),
     "array_contains",
 )
-_GUIDE = "docs/joins.md lists what `where` knows, under Conditions"
+#: The user's guide, as it is installed.
+GUIDE = Path(__file__).parents[2] / "docs" / "joins.md"
+_LISTS = f"{GUIDE} lists what `where` knows, under Conditions"
 
 #: How many columns a message lists.
 _LISTED = 20
@@ -110,10 +113,10 @@ def without_spark_log() -> Iterator[None]:
 def supported(given: str) -> str:
     """What `where` knows that is most like what was given, and where the rest is listed."""
     if given in SUPPORTED:
-        return f"{_GUIDE}, with the types that it knows {given} of."
+        return f"{_LISTS}, with the types that it knows {given} of."
     near = difflib.get_close_matches(given, SUPPORTED, n=3, cutoff=0.5)
     similar = f"Similar are {', '.join(near)}; " if near else ""
-    return f"{similar}{_GUIDE}."
+    return f"{similar}{_LISTS}."
 
 
 def fail(sql: str, wrong: str, right: str) -> NoReturn:
