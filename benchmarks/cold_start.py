@@ -1,6 +1,6 @@
 """A short job: how long does the first micro-batch take, beside Spark's own join's?
 
-    python -m benchmarks.cold_start          # about four minutes
+    python -m benchmarks.cold_start          # about five minutes
     python -m benchmarks.cold_start ../before    # and beside another checkout's code
 
 Every run is a process of its own, with a JVM of its own, so nothing is warm: the ways take turns.
@@ -29,7 +29,7 @@ from benchmarks.workload import Workload
 from watersmeet.spark import warm
 
 ROOT = Path(__file__).parent.parent
-RUNS = 3
+RUNS = 5
 GOAL = 1.0
 PARTS = ("plan", "first", "query")
 _WORKLOAD = Workload("cold", rows=50_000, keys=250_000, batches=4, minutes=5)
