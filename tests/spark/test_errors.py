@@ -179,7 +179,7 @@ MISTAKES: dict[str, tuple[Callable[[DataFrame], Any], type[Exception], list[str]
     "another time than event_time behind a join": (
         lambda df: wm.stream(join(df, how="left"), "c", time="a_timestamp", delay="1 second"),
         errors.TimeColumnError,
-        ["'a_timestamp' has no watermark", "take time='event_time'", "give event_time='...'"],
+        ["'a_timestamp' has no watermark", "inside a join", "`event_time`", "give event_time='...'"],
     ),
     "the time of a stream with a watermark behind a join": (
         lambda df: wm.stream(
@@ -200,14 +200,19 @@ MISTAKES: dict[str, tuple[Callable[[DataFrame], Any], type[Exception], list[str]
             time="timestamp",
         ),
         errors.TimeColumnError,
-        ["time='timestamp' has no watermark", "take time='event_time'"],
+        ["time='timestamp' has no watermark", "Behind wm.join, `event_time` is the event time"],
     ),
     "a watermark behind a join": (
         lambda df: wm.stream(
             join(df, how="semi").withWatermark("timestamp", "1 second"), "c", time="timestamp"
         ),
         errors.TimeColumnError,
-        ["Leave out withWatermark('timestamp', ...)", "take time='event_time'"],
+        ["Leave out withWatermark('timestamp', ...)", "Behind wm.join, `event_time` is the event"],
+    ),
+    "another time than event_time, which is there": (
+        lambda df: wm.stream(join(df), "c", time="a_timestamp", delay="1 second"),
+        errors.TimeColumnError,
+        ["'a_timestamp' has no watermark", "take time='event_time'; it stays the event time"],
     ),
     "negative duration": (
         lambda df: join(df, within="-1 minute"),
