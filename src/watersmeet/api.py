@@ -326,7 +326,7 @@ def plan(
         event_time=event_time,
     )
     if budget is not None and budget.memory is not None:
-        sizes.parse(budget.memory, argument="budget: memory", least=sizes.LEAST)
+        sizes.check_meant(budget.memory, argument="budget: memory")
     session.check(streams[0].df.sparkSession)
     _warn_of_crowding(planned)
     _warn_of_lacking_times(planned.spec)

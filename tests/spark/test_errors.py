@@ -239,6 +239,11 @@ MISTAKES: dict[str, tuple[Callable[[DataFrame], Any], type[Exception], list[str]
         errors.StreamNameError,
         ["'A'", "name of its own"],
     ),
+    "a memory in megabytes, without the unit": (
+        lambda df: join(df, budget=wm.Budget(memory=2048)),
+        errors.BudgetError,
+        ["memory=2048 is 2048 bytes", "'2 GB'"],
+    ),
     "unknown stream in a dict": (
         lambda df: join(df, within={"a": "1 minute", "c": "1 minute"}),
         errors.StreamNameError,
