@@ -327,11 +327,14 @@ def plan(
     )
     if budget is not None and budget.memory is not None:
         sizes.check_meant(budget.memory, argument="budget: memory")
-    session.check(streams[0].df.sparkSession)
+    spark, spec = streams[0].df.sparkSession, planned.spec
+    session.check(spark)
+    if spec.streaming and spec.event_time is not None and spec.hold:
+        session.check_holding(spark, spec.event_time)
     _warn_of_crowding(planned)
-    _warn_of_lacking_times(planned.spec)
+    _warn_of_lacking_times(spec)
     if isinstance(planned, RingPlan) and planned.unconnected is not None:
-        warn(f"{planned.spec.name}: {planned.unconnected}")
+        warn(f"{spec.name}: {planned.unconnected}")
     return Plan(planned, tuple(streams))
 
 

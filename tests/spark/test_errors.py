@@ -387,6 +387,22 @@ def test_far_more_partitions_than_cores_are_warned_of(
 ) -> None:
     spark.conf.set("spark.sql.shuffle.partitions", 200)
     try:
+@pytest.mark.parametrize("event_time", ["a", "greatest"])
+def test_a_session_that_takes_the_greatest_watermark_cannot_hold_it_back(
+    spark: SparkSession, rates: DataFrame, event_time: str
+) -> None:
+    policy = "spark.sql.streaming.multipleWatermarkPolicy"
+    spark.conf.set(policy, "MAX")
+    try:
+        assert join(rates, how="left").isStreaming, "nothing is held back"
+        with pytest.raises(errors.SessionError, match=f"{policy} is 'max'") as caught:
+            join(rates, how="left", event_time=event_time)
+    finally:
+        spark.conf.unset(policy)
+    assert f"event_time={event_time!r}" in str(caught.value)
+    assert join(rates, how="left", event_time=event_time).isStreaming
+
+
         with pytest.warns(UserWarning, match="200 shards on 2 cores") as caught:
             join(rates)
         assert [warning.filename for warning in caught] == [__file__], "the caller's line is shown"
