@@ -18,6 +18,7 @@ from watersmeet.plan.event_time import unmatched_without_time
 from watersmeet.plan.explain import explain
 from watersmeet.plan.family import plan_join
 from watersmeet.plan.join import JoinPlan
+from watersmeet.plan.naming import listed
 from watersmeet.plan.policy import crowding
 from watersmeet.plan.ring import RingPlan
 from watersmeet.plan.streams import check_name, with_time
@@ -57,7 +58,7 @@ class Stream:
     def __repr__(self) -> str:
         time = f", time={self.spec.time!r}" if self.spec.time else ""
         kind = "streaming" if self.spec.streaming else "batch"
-        return f"<{kind} {self.spec.name!r}{time}, columns: {', '.join(self.df.columns)}>"
+        return f"<{kind} {self.spec.name!r}{time}, columns: {listed(self.spec)}>"
 
 
 @dataclass(frozen=True, repr=False)

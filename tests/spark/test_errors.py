@@ -450,3 +450,5 @@ def test_streams_and_plans_are_shown_in_words(rates: DataFrame) -> None:
     enrichment = wm.plan_enrich(a, names, on="value", how="left")
     columns = "value, timestamp, name, day, word"
     assert repr(enrichment) == f"<left enrichment of 'a' from 'table', columns: {columns}>"
+    wide = wm.stream(rates.select("*", *(F.lit(n).alias(f"c{n}") for n in range(20))), "wide")
+    assert repr(wide).endswith("c13, c14 and 5 more>")
