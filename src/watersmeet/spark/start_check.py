@@ -237,7 +237,9 @@ def _noted(checkpoint: Checkpoint, path: str) -> Note | None:
 
 def operators_in(plan: str) -> list[Watched]:
     """The operators in a plan of Spark's."""
-    found = {_operators[name] for name in observed_in(plan, _operators)}
+    with _lock:  # another thread may plan a join
+        known = dict(_operators)
+    found = {known[name] for name in observed_in(plan, known)}
     return sorted(found, key=lambda operator: (operator.fingerprint, operator.slices or 0))
 
 
