@@ -179,7 +179,12 @@ MISTAKES: dict[str, tuple[Callable[[DataFrame], Any], type[Exception], list[str]
     "another time than event_time behind a join": (
         lambda df: wm.stream(join(df, how="left"), "c", time="a_timestamp", delay="1 second"),
         errors.TimeColumnError,
-        ["'a_timestamp' has no watermark", "inside a join", "`event_time`", "give event_time='...'"],
+        [
+            "'a_timestamp' has no watermark",
+            "inside a join",
+            "`event_time`",
+            "give event_time='...'",
+        ],
     ),
     "the time of a stream with a watermark behind a join": (
         lambda df: wm.stream(
@@ -234,15 +239,15 @@ MISTAKES: dict[str, tuple[Callable[[DataFrame], Any], type[Exception], list[str]
         errors.BudgetError,
         ["memory=512 is 512 bytes", "'512 MiB'"],
     ),
-    "one name twice": (
-        lambda df: wm.join([timed(df, "a"), timed(df, "A")], on="value", within="1 minute"),
-        errors.StreamNameError,
-        ["'A'", "name of its own"],
-    ),
     "a memory in megabytes, without the unit": (
         lambda df: join(df, budget=wm.Budget(memory=2048)),
         errors.BudgetError,
         ["memory=2048 is 2048 bytes", "'2 GB'"],
+    ),
+    "one name twice": (
+        lambda df: wm.join([timed(df, "a"), timed(df, "A")], on="value", within="1 minute"),
+        errors.StreamNameError,
+        ["'A'", "name of its own"],
     ),
     "unknown stream in a dict": (
         lambda df: join(df, within={"a": "1 minute", "c": "1 minute"}),
@@ -382,11 +387,6 @@ def test_a_session_that_lacks_a_setting_is_told_so(spark: SparkSession) -> None:
     assert wm.join(streams, on="id").columns == ["id"]
 
 
-def test_far_more_partitions_than_cores_are_warned_of(
-    spark: SparkSession, rates: DataFrame
-) -> None:
-    spark.conf.set("spark.sql.shuffle.partitions", 200)
-    try:
 @pytest.mark.parametrize("event_time", ["a", "greatest"])
 def test_a_session_that_takes_the_greatest_watermark_cannot_hold_it_back(
     spark: SparkSession, rates: DataFrame, event_time: str
@@ -403,6 +403,11 @@ def test_a_session_that_takes_the_greatest_watermark_cannot_hold_it_back(
     assert join(rates, how="left", event_time=event_time).isStreaming
 
 
+def test_far_more_partitions_than_cores_are_warned_of(
+    spark: SparkSession, rates: DataFrame
+) -> None:
+    spark.conf.set("spark.sql.shuffle.partitions", 200)
+    try:
         with pytest.warns(UserWarning, match="200 shards on 2 cores") as caught:
             join(rates)
         assert [warning.filename for warning in caught] == [__file__], "the caller's line is shown"
@@ -416,6 +421,7 @@ def test_a_session_that_takes_the_greatest_watermark_cannot_hold_it_back(
         ("local[7]", {"spark.default.parallelism": "100"}, 7),
         ("local[3,2]", {}, 3),
         ("local", {}, 1),
+        ("local-cluster[2, 3, 1024]", {}, 6),
         ("yarn", {"spark.executor.cores": "4", "spark.executor.instances": "3"}, 12),
         ("yarn", {"spark.executor.cores": "4", "spark.dynamicAllocation.enabled": "true"}, None),
         ("spark://host:7077", {"spark.default.parallelism": "100"}, None),
@@ -444,11 +450,11 @@ def test_streams_and_plans_are_shown_in_words(rates: DataFrame) -> None:
     a, b = timed(rates, "a"), timed(rates, "b")
     shown = "<streaming 'a', time='timestamp', columns: timestamp, value, name, day>"
     assert repr(a) == shown
+    wide = wm.stream(rates.select("*", *(F.lit(n).alias(f"c{n}") for n in range(20))), "wide")
+    assert repr(wide).endswith("c13, c14 and 5 more>")
     plan = wm.plan([a, b], on="value", within="1 minute")
     assert repr(plan) == plan.explain()
     names = rates.sparkSession.createDataFrame([(1, "one")], "value bigint, word string")
     enrichment = wm.plan_enrich(a, names, on="value", how="left")
     columns = "value, timestamp, name, day, word"
     assert repr(enrichment) == f"<left enrichment of 'a' from 'table', columns: {columns}>"
-    wide = wm.stream(rates.select("*", *(F.lit(n).alias(f"c{n}") for n in range(20))), "wide")
-    assert repr(wide).endswith("c13, c14 and 5 more>")
