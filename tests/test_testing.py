@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -85,3 +86,38 @@ def test_a_condition_that_needs_columns_that_are_not_stored_is_refused_at_a_rest
     before.batch(b=pa.table([[1], [2], [3]], schema=schema))
     with pytest.raises(StateError, match="stored columns of b: y is new, x is missing"):
         join("y", before).batch(a=pa.table([[1], [2], [3]], schema=schema))
+
+
+@pytest.mark.parametrize(
+    ("how", "event_time", "change"),
+    [
+        ("inner", None, None),
+        ("inner", "greatest", None),
+        ("inner", "b", None),
+        ("inner", "a", "Spark's watermark held back by: was 5 s, now 6 s"),
+        ("semi", "a", "Spark's watermark held back by: was 5 s, now 6 s"),
+        ("left", None, "window of a: was 5 s, now 6 s"),
+    ],
+)
+@pytest.mark.parametrize("keyless", [False, True])
+def test_a_window_may_change_at_a_restart_unless_results_are_proven_by_it(
+    tmp_path: Path, how: str, event_time: str | None, change: str | None, keyless: bool
+) -> None:
+    stream = LocalStream(SCHEMA, time="t", delay="0 seconds")
+    equal = wm.predicate(lambda a, b: pc.equal(a["k"], b["k"]), "a", "b")
+    what = {"where": equal} if keyless else {"on": "k"}
+
+    def join(window: str, restart: LocalJoin | None = None) -> LocalJoin:
+        options = {**what, "how": how, "event_time": event_time, "restart": restart}
+        within = {"a": window, "b": "5 seconds"}
+        return LocalJoin({"a": stream, "b": stream}, folder=str(tmp_path), within=within, **options)
+
+    rows = pa.table([[1], [1_000_000]], schema=SCHEMA)
+    before = join("5 seconds")
+    before.batch(a=rows)
+    again = join("6 seconds", before)
+    if change is None:
+        assert again.batch(b=rows).num_rows == 1
+    else:
+        with pytest.raises(StateError, match=re.escape(change)):
+            again.batch(b=rows)

@@ -18,6 +18,7 @@ from watersmeet.plan.event_time import unmatched_without_time
 from watersmeet.plan.explain import explain
 from watersmeet.plan.family import plan_join
 from watersmeet.plan.join import JoinPlan
+from watersmeet.plan.naming import listed
 from watersmeet.plan.policy import crowding
 from watersmeet.plan.ring import RingPlan
 from watersmeet.plan.streams import check_name, with_time
@@ -57,7 +58,7 @@ class Stream:
     def __repr__(self) -> str:
         time = f", time={self.spec.time!r}" if self.spec.time else ""
         kind = "streaming" if self.spec.streaming else "batch"
-        return f"<{kind} {self.spec.name!r}{time}, columns: {', '.join(self.df.columns)}>"
+        return f"<{kind} {self.spec.name!r}{time}, columns: {listed(self.spec)}>"
 
 
 @dataclass(frozen=True, repr=False)
@@ -326,12 +327,15 @@ def plan(
         event_time=event_time,
     )
     if budget is not None and budget.memory is not None:
-        sizes.parse(budget.memory, argument="budget: memory", least=sizes.LEAST)
-    session.check(streams[0].df.sparkSession)
+        sizes.check_meant(budget.memory, argument="budget: memory")
+    spark, spec = streams[0].df.sparkSession, planned.spec
+    session.check(spark)
+    if spec.streaming and spec.event_time is not None and spec.hold:
+        session.check_holding(spark, spec.event_time)
     _warn_of_crowding(planned)
-    _warn_of_lacking_times(planned.spec)
+    _warn_of_lacking_times(spec)
     if isinstance(planned, RingPlan) and planned.unconnected is not None:
-        warn(f"{planned.spec.name}: {planned.unconnected}")
+        warn(f"{spec.name}: {planned.unconnected}")
     return Plan(planned, tuple(streams))
 
 

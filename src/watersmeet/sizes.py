@@ -8,30 +8,38 @@ from watersmeet.errors import BudgetError
 
 _UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 _UNITS |= {"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
-#: A number below it was not meant as bytes, if a user gave it.
-LEAST = 1 << 10
+#: A size below it was not meant, if a user gave it; and a number without a unit not as bytes.
+_LEAST, _LEAST_NUMBER = 1 << 10, 1_000_000
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]+)\s*")
+_EXAMPLE = "Give text like '2 GB' or '512 MiB', or whole bytes."
 
 
-def parse(value: object, *, argument: str, least: int = 1) -> int:
-    """The bytes of a size, so many at least; ``argument`` is how messages call it.
+def parse(value: object, *, argument: str) -> int:
+    """The bytes of a size; ``argument`` is how messages call it.
 
     >>> parse("1.5 GB", argument="memory"), parse("64 MiB", argument="memory")
     (1500000000, 67108864)
     """
-    example = "Give text like '2 GB' or '512 MiB', or whole bytes."
     if isinstance(value, int) and not isinstance(value, bool):
         size = value
     else:
         match = _SIZE.fullmatch(value) if isinstance(value, str) else None
         if match is None or match[2].lower() not in _UNITS:
-            raise BudgetError(f"{argument}={value!r} is not a size. {example}")
+            raise BudgetError(f"{argument}={value!r} is not a size. {_EXAMPLE}")
         size = int(float(match[1]) * _UNITS[match[2].lower()])
     if size <= 0:
-        raise BudgetError(f"{argument}={value!r} must be above 0. {example}")
-    if size < least:
-        raise BudgetError(f"{argument}={value!r} is {size} bytes, which holds no rows. {example}")
+        raise BudgetError(f"{argument}={value!r} must be above 0. {_EXAMPLE}")
     return size
+
+
+def check_meant(value: object, *, argument: str) -> None:
+    """Refuse a size that was hardly meant: a few bytes, or a small number without a unit, as one of
+    megabytes would be."""
+    size = parse(value, argument=argument)
+    if size < (_LEAST_NUMBER if isinstance(value, int) else _LEAST):
+        raise BudgetError(
+            f"{argument}={value!r} is {size} bytes, which hold hardly any rows. {_EXAMPLE}"
+        )
 
 
 def format(size: float) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from watersmeet import durations
 from watersmeet.errors import (
     AmbiguousColumnError,
     BudgetError,
@@ -757,6 +758,15 @@ def test_sparks_watermark_is_held_back_as_far_as_results_may_be_behind_the_joins
     spec = plan(how=how, within=within, event_time=event_time)
     assert spec.hold == hold * MINUTE
     assert spec.output[-1].name == "event_time"
+
+
+def test_what_is_held_back_is_what_delays_are_longer_by() -> None:
+    # Given a window and a delay that are a part of a millisecond each, and Spark, which rounds up,
+    views = replace(VIEWS, delay=500)
+    spec = plan(views, CLICKS, how="left", within="1500 us", event_time="views")
+    held, alone = (durations.milliseconds(500 + hold) for hold in (spec.hold, 0))
+    # then the delay with what is held back is longer by what the join takes off.
+    assert held - alone == durations.milliseconds(spec.hold) == 2
 
 
 def test_in_a_left_join_of_many_streams_others_may_be_behind_by_the_first_window_too() -> None:

@@ -212,6 +212,10 @@ def test_the_last_unmatched_rows_wait_for_the_watermark() -> None:
     assert "when the input ends (availableNow, a pause)" in explained(how="anti")
     assert "`unproven` in the metrics" in explained(how="anti")
     assert "end every stream with a row that is more than 5 min 20 s later" in explained(how="anti")
+    within = {"views": "5 minutes", "clicks": "1 minute"}
+    held = explained(how="left", within=within, event_time="clicks")
+    assert "end every stream with a row that is more than 5 min 20 s later" in held
+    assert "windows over `event_time` need one that is 1 min 20 s later than their end" in held
     assert "when the input ends" not in explained(how="inner")
 
 

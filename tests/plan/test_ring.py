@@ -114,6 +114,11 @@ def test_a_plain_call_is_planned_in_full() -> None:
         ({"tuning": "fast"}, StrategyError, "is not a wm.Tuning"),
         ({"tuning": wm.Tuning(index="always")}, StrategyError, "is for joins with a key"),
         ({"tuning": wm.Tuning(slices=5)}, StrategyError, "more than spark.sql.shuffle.partitions"),
+        (
+            {"tuning": wm.Tuning(draining=5)},
+            StrategyError,
+            "to go on with one of more, set as many",
+        ),
         ({"tuning": wm.Tuning(slices=0)}, StrategyError, "slices=0 must be at least 1"),
         ({"tuning": wm.Tuning(draining=1.5)}, StrategyError, "is not a whole number"),
         ({"tuning": wm.Tuning(order=["a", "b"])}, StrategyError, "for three and more streams"),

@@ -363,6 +363,32 @@ def test_windows_follow_in_the_same_query(
     assert len(found) == 8
 
 
+@pytest.mark.parametrize("max_wait", [None, "6 batches"])
+def test_a_watermark_behind_an_enrichment_is_refused(
+    spark: SparkSession, tmp_path: Path, stage: str, max_wait: str | None
+) -> None:
+    # Given rows that are answered in place, or wait, and have a second time,
+    seen = read(spark, write(tmp_path / "views", views(3))).withColumn("other", F.col("seen"))
+    stream = wm.stream(seen, "views", time="seen", delay="10 seconds")
+    given = as_table(spark, tmp_path / "products", products())
+    rich = wm.enrich(stream, given, on="product", max_wait=max_wait, stage=stage)
+    # when another time than the stream's is taken, then the message names the stream's;
+    with pytest.raises(wm.errors.TimeColumnError, match="time='other' has no") as caught:
+        wm.stream(rich, "rich", time="other", delay="1 second")
+    assert "take time='seen'; it stays the event time" in str(caught.value)
+    stays = "Behind wm.enrich, the stream's own time column stays the event time"
+    with pytest.raises(wm.errors.TimeColumnError, match="two watermarks") as caught:
+        wm.stream(rich.withWatermark("other", "1 second"), "rich", time="other")
+    assert "Leave out withWatermark('other', ...)" in str(caught.value)
+    assert stays in str(caught.value)
+    # when a second watermark is set in a query, even on the same column, then it ends at its start.
+    again = rich.withWatermark("seen", "10 seconds").groupBy(F.window("seen", "1 minute"))
+    with pytest.raises(StreamingQueryException) as ended:
+        run(again.count().select(F.col("window.start").alias("start"), "count"))
+    assert "TimeColumnError: withWatermark('seen', ...) sets a second" in str(ended.value)
+    assert stays in str(ended.value)
+
+
 def test_another_enrichment_and_a_join_follow_in_the_same_query(
     spark: SparkSession, tmp_path: Path, stage: str
 ) -> None:

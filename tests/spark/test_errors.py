@@ -179,7 +179,12 @@ MISTAKES: dict[str, tuple[Callable[[DataFrame], Any], type[Exception], list[str]
     "another time than event_time behind a join": (
         lambda df: wm.stream(join(df, how="left"), "c", time="a_timestamp", delay="1 second"),
         errors.TimeColumnError,
-        ["'a_timestamp' has no watermark", "take time='event_time'", "give event_time='...'"],
+        [
+            "'a_timestamp' has no watermark",
+            "inside a join",
+            "`event_time`",
+            "give event_time='...'",
+        ],
     ),
     "the time of a stream with a watermark behind a join": (
         lambda df: wm.stream(
@@ -200,14 +205,19 @@ MISTAKES: dict[str, tuple[Callable[[DataFrame], Any], type[Exception], list[str]
             time="timestamp",
         ),
         errors.TimeColumnError,
-        ["time='timestamp' has no watermark", "take time='event_time'"],
+        ["time='timestamp' has no watermark", "Behind wm.join, `event_time` is the event time"],
     ),
     "a watermark behind a join": (
         lambda df: wm.stream(
             join(df, how="semi").withWatermark("timestamp", "1 second"), "c", time="timestamp"
         ),
         errors.TimeColumnError,
-        ["Leave out withWatermark('timestamp', ...)", "take time='event_time'"],
+        ["Leave out withWatermark('timestamp', ...)", "Behind wm.join, `event_time` is the event"],
+    ),
+    "another time than event_time, which is there": (
+        lambda df: wm.stream(join(df), "c", time="a_timestamp", delay="1 second"),
+        errors.TimeColumnError,
+        ["'a_timestamp' has no watermark", "take time='event_time'; it stays the event time"],
     ),
     "negative duration": (
         lambda df: join(df, within="-1 minute"),
@@ -228,6 +238,11 @@ MISTAKES: dict[str, tuple[Callable[[DataFrame], Any], type[Exception], list[str]
         lambda df: join(df, budget=wm.Budget(memory=512)),
         errors.BudgetError,
         ["memory=512 is 512 bytes", "'512 MiB'"],
+    ),
+    "a memory in megabytes, without the unit": (
+        lambda df: join(df, budget=wm.Budget(memory=2048)),
+        errors.BudgetError,
+        ["memory=2048 is 2048 bytes", "'2 GB'"],
     ),
     "one name twice": (
         lambda df: wm.join([timed(df, "a"), timed(df, "A")], on="value", within="1 minute"),
@@ -372,6 +387,22 @@ def test_a_session_that_lacks_a_setting_is_told_so(spark: SparkSession) -> None:
     assert wm.join(streams, on="id").columns == ["id"]
 
 
+@pytest.mark.parametrize("event_time", ["a", "greatest"])
+def test_a_session_that_takes_the_greatest_watermark_cannot_hold_it_back(
+    spark: SparkSession, rates: DataFrame, event_time: str
+) -> None:
+    policy = "spark.sql.streaming.multipleWatermarkPolicy"
+    spark.conf.set(policy, "MAX")
+    try:
+        assert join(rates, how="left").isStreaming, "nothing is held back"
+        with pytest.raises(errors.SessionError, match=f"{policy} is 'max'") as caught:
+            join(rates, how="left", event_time=event_time)
+    finally:
+        spark.conf.unset(policy)
+    assert f"event_time={event_time!r}" in str(caught.value)
+    assert join(rates, how="left", event_time=event_time).isStreaming
+
+
 def test_far_more_partitions_than_cores_are_warned_of(
     spark: SparkSession, rates: DataFrame
 ) -> None:
@@ -390,6 +421,7 @@ def test_far_more_partitions_than_cores_are_warned_of(
         ("local[7]", {"spark.default.parallelism": "100"}, 7),
         ("local[3,2]", {}, 3),
         ("local", {}, 1),
+        ("local-cluster[2, 3, 1024]", {}, 6),
         ("yarn", {"spark.executor.cores": "4", "spark.executor.instances": "3"}, 12),
         ("yarn", {"spark.executor.cores": "4", "spark.dynamicAllocation.enabled": "true"}, None),
         ("spark://host:7077", {"spark.default.parallelism": "100"}, None),
@@ -418,6 +450,8 @@ def test_streams_and_plans_are_shown_in_words(rates: DataFrame) -> None:
     a, b = timed(rates, "a"), timed(rates, "b")
     shown = "<streaming 'a', time='timestamp', columns: timestamp, value, name, day>"
     assert repr(a) == shown
+    wide = wm.stream(rates.select("*", *(F.lit(n).alias(f"c{n}") for n in range(20))), "wide")
+    assert repr(wide).endswith("c13, c14 and 5 more>")
     plan = wm.plan([a, b], on="value", within="1 minute")
     assert repr(plan) == plan.explain()
     names = rates.sparkSession.createDataFrame([(1, "one")], "value bigint, word string")

@@ -139,6 +139,7 @@ def test_sparks_own_join_gives_the_same_windows(
     ("how", "event_time", "second"),
     [
         ("left", "views", "inner"),
+        ("right", "clicks", "inner"),
         ("semi", "views", "inner"),
         ("anti", "views", "inner"),
         ("full", "greatest", "inner"),
@@ -189,7 +190,7 @@ def seen_at(spark: SparkSession, folder: Path, how: str) -> pa.Table:
         },
         how=how,
     )
-    shown = ["viewed", "clicked"] if how == "full" else ["viewed"]
+    shown = {"full": ["viewed", "clicked"], "right": ["clicked"]}.get(how, ["viewed"])
     latest = pc.max_element_wise(*(micros(rows.column(name)) for name in shown))
     times = latest.cast(pa.timestamp("us", "UTC"))
     return pa.table({"ad": rows.column("ad"), "seen_at": times})

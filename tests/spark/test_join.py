@@ -184,23 +184,28 @@ def test_an_unbounded_join_needs_no_time(
     assert_same_rows(run(joined), wanted.select(joined.columns))
 
 
-def test_windows_of_event_time_can_be_aggregated_behind_the_join(
+def test_a_table_can_be_joined_and_windows_aggregated_behind_the_join(
     spark: SparkSession, folders: Mapping[str, Path]
 ) -> None:
-    joined = wm.join(both(spark, folders), on="ad", within=WITHIN)
+    kinds = {ad: ad % 2 for ad in range(4)}
+    table = spark.createDataFrame(list(kinds.items()), "ad bigint, kind bigint")
+    joined = wm.join(both(spark, folders), on="ad", within=WITHIN).join(table, "ad", "left")
     counted = joined.groupBy(F.window("event_time", "30 seconds"), "ad").agg(
-        F.count("*").alias("pairs"), F.sum("click").alias("clicks")
+        F.count("*").alias("pairs"), F.sum("click").alias("clicks"), F.max("kind").alias("kind")
     )
-    counts = run(counted.select("window.start", "ad", "pairs", "clicks"))
+    counts = run(counted.select("window.start", "ad", "pairs", "clicks", "kind"))
 
     pairs = expected()
+    pairs = pairs.append_column(
+        "kind", pa.array([kinds.get(ad) for ad in pairs.column("ad").to_pylist()], pa.int64())
+    )
     length = 30 * SECOND
     begins = [t // length * length for t in pairs.column("event_time").cast("int64").to_pylist()]
     wanted = (
         pairs.append_column("start", pa.array(begins).cast(TIMESTAMP))
         .group_by(["start", "ad"])
-        .aggregate([("click", "count"), ("click", "sum")])
-        .rename_columns(["start", "ad", "pairs", "clicks"])
+        .aggregate([("click", "count"), ("click", "sum"), ("kind", "max")])
+        .rename_columns(["start", "ad", "pairs", "clicks", "kind"])
     )
     assert_same_rows(counts, wanted)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import watersmeet as wm
@@ -15,6 +15,7 @@ from tests.spark.streams import TIMESTAMP, at, read, result, rows_of, start, wri
 
 pytestmark = pytest.mark.spark
 
+ADDS_UP = "spark.sql.legacy.observeMetricsAggregateAllAttempts"
 TYPES = {"k": pa.int64(), "t": TIMESTAMP, "v": pa.int64()}
 #: In batch 1 the watermark is at 0 s, in 2 and 3 at 100 s, then, without data, at 1000 s.
 A = [
@@ -190,6 +191,45 @@ def test_the_state_is_complete_when_only_one_shard_gets_data(
     assert [record.streams["a"].state_rows for record in records] == [100, 100, 101]
     assert [record.streams["b"].state_rows for record in records] == [100, 101, 101]
     assert [record.results for record in records] == [100, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("persisted", "adds_up", "times"), [(True, True, 1), (False, True, 2), (False, False, 1)]
+)
+def test_with_foreach_batch_what_is_persisted_is_done_and_counted_once(
+    spark: SparkSession, tmp_path: Path, persisted: bool, adds_up: bool, times: int
+) -> None:
+    # Given a join whose rows are used twice in each micro-batch, and a Spark that adds up what was
+    # executed twice, as before 4.3, or does not,
+    for name, batches in (("a", A), ("b", B)):
+        write(tmp_path / name, [rows_of(batch, **TYPES) for batch in batches])
+    streams = [
+        wm.stream(read(spark, tmp_path / name), name, time="t", delay="10 seconds") for name in "ab"
+    ]
+
+    def count_and_write(rows: DataFrame, _: int) -> None:
+        if persisted:
+            rows.persist()
+        rows.count()
+        rows.write.format("noop").mode("overwrite").save()
+        rows.unpersist()
+
+    joined = wm.join(streams, on="k", within="20 seconds", how="left")
+    spark.conf.set(ADDS_UP, str(adds_up).lower())
+    try:
+        query = joined.writeStream.foreachBatch(count_and_write).trigger(availableNow=True).start()
+    finally:
+        spark.conf.unset(ADDS_UP)
+    query.awaitTermination()
+    # when it has ended, then everything is counted once, or once for each use if it is added up.
+    records = wm.metrics(query)
+    for wanted, found in (
+        ([7, 3, 4, 2, 0], [record.rows for record in records]),
+        ([5, 1, 1, 0, 0], [record.results for record in records]),
+        ([5, 7, 4, 6, 2], [record.state_rows for record in records]),
+        ([2, 2, 2, 2], [record.steps for record in records[:4]]),
+    ):
+        assert found == [times * number for number in wanted]
 
 
 def test_joins_of_one_name_in_a_query_are_told_apart(spark: SparkSession, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 import watersmeet as wm
 from tests.oracle import Stream, assert_same_rows, sql_join
@@ -115,9 +116,13 @@ def left_join(spark: SparkSession, folder: Path, **options: Any) -> DataFrame:
     return left_plan(spark, folder, **options).dataframe()
 
 
-def left_plan(spark: SparkSession, folder: Path, **options: Any) -> wm.Plan:
+def left_plan(
+    spark: SparkSession, folder: Path, *, view: str = "bigint", **options: Any
+) -> wm.Plan:
+    """``view`` is the type of the column of that name."""
+    views = read(spark, folder / "views").withColumn("view", F.col("view").cast(view))
     streams = [
-        wm.stream(read(spark, folder / "views"), "views", time="viewed", delay="2 minutes"),
+        wm.stream(views, "views", time="viewed", delay="2 minutes"),
         wm.stream(read(spark, folder / "clicks"), "clicks", time="clicked", delay="2 minutes"),
     ]
     return wm.plan(streams, **{"on": "ad", "within": "45 seconds", "how": "left", **options})
@@ -199,8 +204,9 @@ def test_a_checkpoint_is_complete_by_itself(halfway: Halfway) -> None:
 @pytest.mark.parametrize(
     ("options", "change"),
     [
-        ({"within": "46 seconds"}, "window of views: was 45 s, now 46 s"),
-        ({"on": {"views": "view", "clicks": "click"}}, "key of views: view is new, ad is missing"),
+        ({"within": "46 seconds"}, "window of views: was 45 s, now 46 s;"),
+        ({"on": {"views": "view", "clicks": "click"}}, "key of views: view is new, ad is missing;"),
+        ({"view": "int"}, "columns of views: view int is new, view bigint is missing."),
     ],
 )
 def test_a_checkpoint_of_another_join_is_refused(
@@ -217,7 +223,7 @@ def test_a_checkpoint_of_another_join_is_refused(
     with pytest.raises(StreamingQueryException) as caught:
         started.processAllAvailable()
     message = str(caught.value)
-    assert f"StateError: the checkpoint was written by another query: {change};" in message
+    assert f"StateError: the checkpoint was written by another query: {change}" in message
     assert "new checkpointLocation" in message
     assert str(started.exception()).startswith("StateError: the checkpoint was written by")
     # when it is checked before, then it says the same;

@@ -18,7 +18,8 @@ are unmatched, and takes a step whenever w has moved, also without rows.
 
 So Spark's watermark is *held back* behind the join's, by the longest of these times: it is then
 w' - K(i) or less when such a row leaves. What follows gives its windows out later by as much, as
-after Spark's own outer join. The join itself waits for nothing.
+after Spark's own outer join. The join itself waits for nothing. (Of several watermarks in a query
+Spark must take the least: with the greatest, w would be ahead of the join's own streams.)
 
 A join can follow in the same query: an inner one, or any that carries no event time on. Let v be
 Spark's watermark, and v' its value in the micro-batch before. It is the least of all streams', also

@@ -47,7 +47,7 @@ def resolve(stream: StreamSpec, name: str, *, argument: str) -> Column:
         )
     raise UnknownColumnError(
         f"{argument}: the stream {stream.name!r} has no column {name!r}."
-        f"{_hint(stream, name)} Its columns are: {_listed(stream)}."
+        f"{_hint(stream, name)} Its columns are: {listed(stream)}."
     )
 
 
@@ -171,7 +171,8 @@ def _hint(stream: StreamSpec, name: str) -> str:
     return did_you_mean(name, (column.name for column in stream.columns))
 
 
-def _listed(stream: StreamSpec) -> str:
+def listed(stream: StreamSpec) -> str:
+    """A stream's columns by name, the first ones of very many."""
     names = [column.name for column in stream.columns]
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     return ", ".join(names[:_LISTED]) + more if names else "(none)"

@@ -213,7 +213,8 @@ def _at_most(shards: int, given: Any, name: str) -> int | None:
     if given is not None and given > shards:
         raise StrategyError(
             f"tuning: {name}={given} is more than spark.sql.shuffle.partitions, {shards}. Give at "
-            "most that many, or set more partitions before the query's first start."
+            "most that many, or set more partitions before the query's first start. (A checkpoint "
+            "keeps the number that it was begun with: to go on with one of more, set as many here.)"
         )
     return None if given is None else int(given)
 

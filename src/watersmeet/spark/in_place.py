@@ -35,6 +35,7 @@ from watersmeet.spark.metrics import observation_name
 from watersmeet.spark.places import with_places, without_places
 from watersmeet.spark.python import Travelling, briefly
 from watersmeet.spark.query import segment_cache
+from watersmeet.spark.start_check import watch
 from watersmeet.spark.worker import settle
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.store import MemoryStore
@@ -71,6 +72,8 @@ def answered_in_place(
         query=uuid.uuid4().hex,
         label=f"{unique}: answer {operator.inputs[0]}",
     )
+    if rows.isStreaming:
+        watch(rows.sparkSession, {})  # there is no state, but no second watermark may follow
     steps = with_places(rows).mapInArrow(step, T.StructType([*schema, counters.FIELD]))
     return counters.results_of(steps, observation_name(unique), operator, name)
 

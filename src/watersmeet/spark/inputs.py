@@ -14,7 +14,7 @@ from watersmeet import durations
 from watersmeet.errors import PlanError, PunctuationError, TimeColumnError
 from watersmeet.spark.classic import refuse_connect
 from watersmeet.spark.counters import REPORT
-from watersmeet.spark.watermarks import JOIN, following
+from watersmeet.spark.watermarks import BEHIND, JOIN, SETS, following
 from watersmeet.spec.stream import Column, Punctuation, StreamSpec, check_expected
 
 #: Where Spark notes that a column carries a watermark.
@@ -110,33 +110,42 @@ def _check_watermarks(df: DataFrame, name: str, time: str | None, own: int | Non
     columns = following(_analyzed(df))
     if len(columns) > 1:
         raise TimeColumnError(
-            f"stream {name!r}: the DataFrame has two watermarks, one behind the other: on "
-            f"{columns[-1]!r}, then on {columns[0]!r}. They would hold each other back: nothing "
-            f"would ever come out. Leave out withWatermark({columns[0]!r}, ...)"
-            f"{_remedy(df, columns[-1])}"
+            f"stream {name!r}: the DataFrame has two watermarks, one behind the other: "
+            f"{_place(df, columns)}, then on {columns[0]!r}. They would hold each other back: "
+            f"nothing would ever come out. Leave out withWatermark({columns[0]!r}, ...)"
+            f"{_remedy(df, columns)}"
         )
     if columns and time is not None and own is None and time.lower() in _lower(df.columns):
         raise TimeColumnError(
             f"stream {name!r}: time={time!r} has no watermark, but the DataFrame has one already, "
-            f"on {columns[0]!r}, and there can be one only{_remedy(df, columns[0])}"
+            f"{_place(df, columns)}, and there can be one only{_remedy(df, columns)}"
         )
 
 
-def _remedy(df: DataFrame, column: str) -> str:
-    plan = _analyzed(df).toString()
-    last, _, before = plan.partition(JOIN)
-    if before and "Aggregate" not in last and watermark_delay(df, column) is None:
-        return (
-            ". The DataFrame comes out of a join of Watersmeet's, after which Spark knows no other "
-            "event time than `event_time`: take time='event_time'. An inner join has that column; "
-            "give event_time='...', a stream's name, to any other join"
-        )
-    if "Aggregate" in plan:
+def _place(df: DataFrame, columns: list[str]) -> str:
+    """Where the first of the watermarks on these columns is, for the user."""
+    return "inside a join or enrichment" if _inside(df, columns) else f"on {columns[-1]!r}"
+
+
+def _remedy(df: DataFrame, columns: list[str]) -> str:
+    """What to do instead of setting a watermark behind that on the last of these columns."""
+    first, *others = reversed(columns)
+    if _inside(df, columns):
+        known = [f.name for f in df.schema if WATERMARK in f.metadata and f.name not in others]
+        return f": take time={known[0]!r}; it stays the event time" if known else f". {BEHIND}"
+    if "Aggregate" in _analyzed(df).toString():
         return (
             ". After an aggregation by window, take the window's time, which carries the "
             'watermark on: df.select(F.window_time("window").alias("time"), ...), time="time"'
         )
-    return f": take {column!r} as time, or set the watermark on the other column instead of it"
+    return f": take {first!r} as time, or set the watermark on the other column instead of it"
+
+
+def _inside(df: DataFrame, columns: list[str]) -> bool:
+    """Is the first of the watermarks on these columns in a query of ours, out of which the
+    DataFrame comes?"""
+    last, ours, _ = _analyzed(df).toString().partition(JOIN)
+    return bool(ours) and "Aggregate" not in last and last.count(SETS) < len(columns)
 
 
 def _analyzed(df: DataFrame) -> Any:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -158,14 +158,17 @@ def _union(frames: Sequence[DataFrame]) -> DataFrame:
 
 
 _taken: set[str] = set()
+_numbers: dict[str, Iterator[int]] = {}
 _lock = threading.Lock()
 
 
 def unique_name(name: str) -> str:
     """The name, with a number behind it if this process has given it to another query: Spark
     refuses two observations of one name in a query."""
-    numbered = (name if number == 1 else f"{name} ({number})" for number in itertools.count(1))
     with _lock:
+        # A batch join may be planned in every micro-batch: what was tried is not tried again.
+        numbers = _numbers.setdefault(name, itertools.count(1))
+        numbered = (name if number == 1 else f"{name} ({number})" for number in numbers)
         unique = next(candidate for candidate in numbered if candidate not in _taken)
         _taken.add(unique)
     return unique

@@ -25,6 +25,7 @@ from watersmeet.spark.warm import warm_up
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
+_WATERMARKS = "spark.sql.streaming.multipleWatermarkPolicy"
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 
 #: Loggers that warn of what we do on purpose.
@@ -173,6 +174,18 @@ def _silence(spark: SparkSession) -> None:
     log4j: Any = cast(Any, spark._jvm).org.apache.logging.log4j
     for logger in QUIET:
         log4j.core.config.Configurator.setLevel(logger, log4j.Level.ERROR)
+
+
+def check_holding(spark: SparkSession, event_time: str) -> None:
+    """Refuse a session in which Spark's watermark cannot be held back for a join: with the greatest
+    of all streams' watermarks it is not behind the join's own, but that of another stream."""
+    policy = str(spark.conf.get(_WATERMARKS, "min")).lower()
+    if policy != "min":
+        raise SessionError(
+            f"event_time={event_time!r} holds Spark's watermark back, which works only with the "
+            f"least of all streams' watermarks: {_WATERMARKS} is {policy!r}. Set it to 'min', "
+            f'Spark\'s default, by spark.conf.set("{_WATERMARKS}", "min"), or leave event_time out.'
+        )
 
 
 def check(spark: SparkSession) -> None:

@@ -1,5 +1,5 @@
 """At its start, a query that does not fit its checkpoint is refused; and one that sets a second
-watermark behind a join.
+watermark behind a join or an enrichment.
 
 Spark runs nothing of a join before there are new rows, and only then a shard finds state of
 another query. So a listener looks when a query starts. It is called before ``start`` returns, and
@@ -42,7 +42,7 @@ from pyspark.sql import SparkSession
 from watersmeet.errors import StateError
 from watersmeet.spark.checkpoint import Checkpoint, check
 from watersmeet.spark.shards import AGAIN, REACH
-from watersmeet.spark.watermarks import behind_join
+from watersmeet.spark.watermarks import BEHIND, behind_join
 from watersmeet.state.manifest import FORMAT
 
 #: The note's name in the folder of the checkpoint.
@@ -110,8 +110,8 @@ _lock = threading.Lock()
 
 
 def watch(spark: SparkSession, operators: Mapping[str, Watched]) -> None:
-    """From now on look at the checkpoint of each query of this session that has one of these
-    observations. ``operators`` has, by the observation's name, what it observes."""
+    """From now on look at each query of this session that starts, and at its checkpoint if it has
+    one of these observations. ``operators`` has, by the observation's name, what it observes."""
     session: Any = spark._jsparkSession
     with _lock, contextlib.suppress(Exception):
         _operators.update(operators)
@@ -152,14 +152,15 @@ class _Starts:
 
 def compare(spark: SparkSession, execution: Any) -> None:
     """Compare a query, which is being started, with its checkpoint. End it if that is another
-    one's. If it has fewer slices, tell it how many it must reach."""
+    one's, or if it has two watermarks. If it has fewer slices, tell it how many it must reach."""
     plan = execution.analyzedPlan()
-    operators = operators_in(plan.toString())
-    if not operators:
-        return
+    # Rows that are answered in place have no state to compare, but a watermark.
     column = behind_join(plan)
     if column is not None:
         _end(spark, execution, f"TimeColumnError: {_two_watermarks(column)}")
+        return
+    operators = operators_in(plan.toString())
+    if not operators:
         return
     checkpoint = Checkpoint(spark, execution.resolvedCheckpointRoot())
     path = f"{checkpoint.folder}/{NOTE}"
@@ -219,10 +220,9 @@ def _several(slices: Sequence[int]) -> str:
 
 def _two_watermarks(column: str) -> str:
     return (
-        f"withWatermark({column!r}, ...) sets a second watermark, behind a join that has one. They "
-        "would hold each other back: nothing would ever come out. Leave it out, and take "
-        "`event_time` for windows. An inner join has that column; give event_time='...', a "
-        "stream's name, to any other join."
+        f"withWatermark({column!r}, ...) sets a second watermark, behind a join or enrichment that "
+        "has one. They would hold each other back, or Spark would end the query. Leave it out. "
+        f"{BEHIND}."
     )
 
 
@@ -237,7 +237,9 @@ def _noted(checkpoint: Checkpoint, path: str) -> Note | None:
 
 def operators_in(plan: str) -> list[Watched]:
     """The operators in a plan of Spark's."""
-    found = {_operators[name] for name in observed_in(plan, _operators)}
+    with _lock:  # another thread may plan a join
+        known = dict(_operators)
+    found = {known[name] for name in observed_in(plan, known)}
     return sorted(found, key=lambda operator: (operator.fingerprint, operator.slices or 0))
 
 

@@ -2,7 +2,8 @@
 
 A query has one watermark, the least of all that are set in it. Of two that follow one another, with
 a stateful operator between them, the first waits for the second, which gets no rows before the
-first has moved: both stand still for ever, without an error.
+first has moved: both stand still for ever, without an error. With none between them, as where rows
+are answered in place, Spark ends the query in its second micro-batch.
 """
 
 from __future__ import annotations
@@ -11,23 +12,31 @@ from typing import Any
 
 from watersmeet.spark.metrics import observation_name
 
-_SETS = "EventTimeWatermark"
+#: What sets a watermark in a plan.
+SETS = "EventTimeWatermark"
 _OBSERVES = "CollectMetrics"
-#: What starts the description of a join of ours in a plan.
+#: What starts the description of a join or enrichment of ours in a plan.
 JOIN = f"{_OBSERVES} {observation_name('')}"
+#: What a user may take instead of a second watermark.
+BEHIND = (
+    "Behind wm.join, `event_time` is the event time: an inner join has that column; give "
+    "event_time='...', a stream's name, to any other join. Behind wm.enrich, the stream's own time "
+    "column stays the event time"
+)
 
 
 def following(plan: Any) -> list[str]:
     """The columns on which watermarks are set that follow one another, the last one first. Streams
     that were united or joined may have one each: those are side by side."""
     # Walking through the plan takes a call for each node, so it is looked at as text before.
-    return _following(plan) if _SETS in plan.toString() else []
+    return _following(plan) if SETS in plan.toString() else []
 
 
 def behind_join(plan: Any) -> str | None:
-    """A column on which a watermark is set behind a join of ours that has one before it."""
+    """A column on which a watermark is set behind a join or enrichment of ours that has one before
+    it."""
     text = plan.toString()
-    return _behind_join(plan, None) if -1 < text.find(_SETS) < text.rfind(JOIN) else None
+    return _behind_join(plan, None) if -1 < text.find(SETS) < text.rfind(JOIN) else None
 
 
 def _following(plan: Any) -> list[str]:
@@ -51,7 +60,7 @@ def _is_join(plan: Any) -> bool:
 
 
 def _sets(plan: Any) -> bool:
-    return str(plan.nodeName()) == _SETS
+    return str(plan.nodeName()) == SETS
 
 
 def _column(plan: Any) -> str:

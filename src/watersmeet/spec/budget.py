@@ -17,7 +17,7 @@ class Budget:
     Parameters
     ----------
     memory
-        For the state: a size like ``"2 GB"``, or bytes.
+        For the state: a size like ``"2 GB"``, or bytes, of which a million is the least.
     rate
         Rows a second that can be served, of all streams together; or ``"measured"``:
         as many as the join turns out to manage.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from watersmeet import durations
 from watersmeet.spec.budget import Budget
 from watersmeet.spec.output import OutputColumn
 from watersmeet.spec.stream import StreamSpec
@@ -106,8 +107,11 @@ class JoinSpec:
 
     @property
     def hold(self) -> int:
-        """How far Spark's watermark is held back behind the join's own, in microseconds."""
-        return max((window or 0 for window in self.held_windows), default=0)
+        """How far Spark's watermark is held back behind the join's own, in microseconds. It is
+        in whole milliseconds, as watermarks are, so that what is added to a stream's delay is
+        what the join takes off again."""
+        longest = max((window or 0 for window in self.held_windows), default=0)
+        return durations.milliseconds(longest) * 1000
 
 
 def preserved_by(how: str, streams: int) -> tuple[bool, ...]:

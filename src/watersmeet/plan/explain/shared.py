@@ -72,10 +72,15 @@ def _flush(spec: JoinSpec) -> list[Node]:
     if not windows or not all(stream.time for stream in spec.streams):
         return []
     later = durations.format(max(windows) + spec.delay)
+    behind = []
+    if spec.hold:
+        held = durations.format(spec.hold + spec.delay)
+        behind = [Node(f"windows over `{EVENT_TIME}` need one that is {held} later than their end")]
     return [
         Node(
             f"to get them, end every stream with a row that is more than {later} later than all "
-            "others, with a key or values that match nothing; or join batch DataFrames"
+            "others, with a key or values that match nothing; or join batch DataFrames",
+            behind,
         )
     ]
 
