@@ -10,6 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from unittest import mock
+from weakref import WeakSet
 
 import numpy as np
 import pyarrow as pa
@@ -22,9 +23,14 @@ from tests.conformance.rings import less_by_rank
 from tests.conformance.strategies import INSTANT
 from tests.conformance.ways import in_chunks
 from tests.operators.ring.test_relocation import relocated
+from tests.oracle import Stream, assert_same_rows, sql_join
 from watersmeet.errors import OverBudgetError, PredicateFunctionError, StateError
 from watersmeet.operators.ring import cascade, progress, step
-from watersmeet.state.manifest import Manifest
+from watersmeet.state.manifest import Entry, Manifest
+from watersmeet.state.overlaps import Prepared
+from watersmeet.state.segment import Segment
+from watersmeet.state.store import MemoryStore
+from watersmeet.state.window import Window
 from watersmeet.testing import LocalBackend, LocalJoin, LocalStream
 
 SCHEMA = pa.schema([("n", pa.int64()), ("t", INSTANT)])
@@ -173,6 +179,35 @@ def test_a_predicate_gets_blocks_that_fit_the_budget(tmp_path: Path) -> None:
     assert join.counters.pairs == 200 * 200
     assert join.counters.blocks == len(seen)
     assert max(seen) <= 45_000
+
+
+def test_what_is_made_for_searches_counts_as_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a budget of which a shard keeps 200 kB open, and narrow rows that take more,
+    limit, made, taken = 200_000, WeakSet[Prepared](), list[int]()
+    prepare, open_segment = Prepared.__init__, Window.open
+
+    def preparing(self: Prepared, *args: Any) -> None:
+        prepare(self, *args)
+        made.add(self)
+
+    def opening(window: Window, entry: Entry) -> Segment:
+        segment = open_segment(window, entry)
+        taken.append(sum(each.nbytes for each in made))
+        return segment
+
+    monkeypatch.setattr(Prepared, "__init__", preparing)
+    monkeypatch.setattr(Window, "open", opening)
+    join = joined(tmp_path, budget=wm.Budget(memory=3 * limit), shards=1)
+    join.batch(a=rows(*((n, n / 1000) for n in range(20_000))))
+    assert sum(window.memory for window in join.run.state(0).windows) > 2 * limit
+    # when others are compared with all of them, again and again,
+    for second in range(3):
+        result = join.batch(b=rows(*((n, second) for n in range(20))))
+        assert result.num_rows == 3 * 20 - 1
+    # then what is made to search them never takes more, with the rows themselves.
+    assert limit / 3 < max(taken) < limit
 
 
 def test_rows_that_wait_for_new_ones_may_wait_in_a_file(
