@@ -118,6 +118,47 @@ def test_slices_are_even_under_a_burst(tmp_path: Path, names: str, how: str, con
         assert max(counts) <= 1.2 * sum(counts) / 4
 
 
+def test_nine_streams_give_what_the_oracle_gives(tmp_path: Path) -> None:
+    # Given as many streams as can be joined, with a few rows each,
+    names, dice = "abcdefghi", random.Random(9)
+    batches = [
+        {
+            name: rows(*((dice.randrange(4), 10 * number + dice.randint(1, 9)) for _ in range(2)))
+            for name in names
+        }
+        for number in range(3)
+    ]
+    join = joined(tmp_path, names, within=12, shards=2)
+    # when they come in several micro-batches, then the result is the oracle's.
+    result = pa.concat_tables([join.batch(**batch) for batch in batches])
+    sides = {
+        name: Stream(pa.concat_tables([batch[name] for batch in batches]), [], "t", 12_000_000)
+        for name in names
+    }
+    near = [f"abs({one}.n - {other}.n) <= 1" for one, other in itertools.pairwise(names)]
+    assert result.num_rows > 0
+    assert_same_rows(result, sql_join(sides, where=" AND ".join(near)))
+
+
+def test_rows_of_other_times_stay_apart_when_they_are_relocated(tmp_path: Path) -> None:
+    # Given rows of many seconds, in segments of a slot of time each,
+    join = joined(tmp_path, shards=2)
+    for second in range(0, 80, 10):
+        join.batch(a=rows(*((n, second) for n in range(3_000))))
+
+    def spans(of_hop: list[MemoryStore]) -> list[int]:
+        manifests = [Manifest.from_bytes(store.values["manifest"]) for store in of_hop]
+        entries = [e for m in manifests for window in m.windows for e in window]
+        return [entry.max_time - entry.min_time for entry in entries]
+
+    [stores] = [run.stores for run in join.runs]
+    before = max(spans(stores))
+    assert before < 20_000_000
+    # when they get new homes, then a segment still expires when it did.
+    [moved] = relocated([stores], slices=1)
+    assert max(spans(moved)) <= before
+
+
 def test_rows_leave_when_the_watermark_proves_them_useless(tmp_path: Path) -> None:
     # Given rows at 0 that wait for 10 seconds,
     join = joined(tmp_path, "abc", within=10, shards=2)
