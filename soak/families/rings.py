@@ -69,7 +69,9 @@ def case(dice: random.Random, files: int) -> RingCase:
     pace = dice.choice([1.0, 5.0, 20.0])
     lengths = {name: timedelta(seconds=pace * dice.choice([0.5, 1, 3])) for name in names}
     first, *others = dice.sample(names, len(names))
-    order = [first, *others] if len(names) > 3 else dice.sample(names, len(names))
+    # All are connected with the first: where they are many, it is met at once, or after one other.
+    soon = [[first, *others], [others[0], first, *others[1:]]]
+    order = dice.choice(soon) if len(names) > 3 else dice.sample(names, len(names))
     join = Join(
         {name: _stream(dice, name, pace) for name in names},
         on=(),

@@ -104,6 +104,8 @@ def failing(a: pa.Table, b: pa.Table) -> pa.Array:
         (lambda a, b: pa.array([1] * len(a)), "it returned values of type int64"),
         (lambda a, b: pa.array([True, False, True]), "it returned 3 values for 1 rows"),
         (lambda a, b: 7, "it returned a int"),
+        (lambda a, b: np.ones(len(a), dtype=np.complex128), "it returned a ndarray: "),
+        (lambda a, b: [1 << 70], "it returned a list: "),
     ],
 )
 def test_a_failing_function_stops_the_step_and_a_corrected_one_goes_on(

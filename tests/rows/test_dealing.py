@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.conformance.strategies import examples
 from watersmeet.rows.columns import CODE
-from watersmeet.rows.dealing import Dealing
+from watersmeet.rows.dealing import Dealing, Tally
 from watersmeet.rows.shard import shard_numbers
 
 #: Values with nulls and both zeros, and nested ones; a code says nothing of what differs in these.
@@ -67,3 +67,24 @@ def test_equal_rows_are_dealt_one_shard_after_the_other(shards: int) -> None:
     codes = pa.array([code for code, _ in dealt([(5, 0)] * 1000, [100, 700])])
     counts = Counter(shard_numbers(codes, shards).tolist())
     assert max(counts.values()) - min(counts[shard] for shard in range(shards)) <= 1
+
+
+def test_a_content_is_merged_a_few_times_however_many_batches_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Given a task of many batches, with old contents and new ones in each,
+    contents = random.Random(3).choices(range(30_000), k=200 * 256)
+    given_rows, merged = [(content, 0) for content in contents], 0
+    merge = Tally.merged
+
+    def counting(self: Tally, other: Tally) -> Tally:
+        nonlocal merged
+        merged += len(self) + len(other)
+        return merge(self, other)
+
+    monkeypatch.setattr(Tally, "merged", counting)
+    # when it is dealt batch by batch, then the batches before are not merged for each of them,
+    found = dealt(given_rows, list(range(256, len(contents), 256)))
+    assert merged < 8 * len(contents)
+    # and each row gets what it gets if all come together.
+    assert found == dealt(given_rows, [])

@@ -53,7 +53,7 @@ def main() -> None:
     of, name, call = MOMENTS[options.moment]
     wrapped = waiting(getattr(of, name), options.moment, call)
     with mock.patch.object(of, name, wrapped):
-        wm.relocate(str(options.folder / "checkpoint"), str(options.folder / "relocated"), slices=1)
+        wm.relocate(str(options.folder / "checkpoint"), str(options.folder / "relocated"), slices=2)
     print("done", flush=True)
 
 

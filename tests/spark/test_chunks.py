@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from watersmeet.operators.base import Chunk
+from watersmeet.operators.ring.advice import Measurements
 from watersmeet.rows.columns import CODE, TIME
 from watersmeet.spark.capsule import payloads
 from watersmeet.spark.chunks import Capsule, chunks
@@ -34,11 +35,13 @@ CAPSULES = [
 ]
 
 
-def taken(capsules: list[Capsule], limit: int) -> list[list[dict[str, Any] | None]]:
+def taken(
+    capsules: list[Capsule], limit: int, *, inputs: int = 2
+) -> list[list[dict[str, Any] | None]]:
     def shown(chunk: Chunk) -> list[dict[str, Any] | None]:
         return [None if rows is None else rows.to_pydict() for rows in chunk]
 
-    return [shown(chunk) for chunk in chunks(iter(capsules), inputs=2, limit=limit)]
+    return [shown(chunk) for chunk in chunks(iter(capsules), inputs=inputs, limit=limit)]
 
 
 def without_time(capsules: list[Capsule]) -> list[Capsule]:
@@ -106,3 +109,35 @@ def test_a_chunk_takes_at_most_the_limit_or_is_one_capsule() -> None:
     assert sorted(code for codes in found for code in codes) == list(range(len(widths)))
     assert all(len(of_chunk) == 1 or sum(of_chunk) <= limit for of_chunk in sizes)
     assert any(len(of_chunk) > 1 for of_chunk in sizes)
+
+
+def measurements(seconds: float) -> Capsule:
+    """What a hop of a join without a key hands on: another time is measured in every execution."""
+    measured = Measurements([10.0, 20.0], {"0": 5.0}, 60.0, {"0": seconds / 2}, {"0": seconds})
+    return 0, payloads([measured.to_batch(conditions=1)])[0].as_py()
+
+
+@pytest.mark.parametrize("limit", [1, 2_000, 4_000, 8_000])
+def test_what_is_measured_does_not_decide_how_rows_are_cut(limit: int) -> None:
+    # Given partial results, which have no time, of several sizes, and rows that have one,
+    partial: list[Capsule] = [
+        (1, payloads([pa.RecordBatch.from_pydict({CODE: [n] * (1 + 60 * (n % 5))})])[0].as_py())
+        for n in range(20)
+    ]
+    given = [*partial, *(capsule(2, [10 * n], n) for n in range(10))]
+    # when what was measured differs: short numbers, long ones, very small ones,
+    found = []
+    for seconds in [0.0, 1.0, 1 / 3, 1e-7, *(1 / n for n in range(3, 40))]:
+        cut = taken([*given, measurements(seconds)], limit, inputs=3)
+        found.append([rows for _, *rows in cut])
+    # then the chunks of all others are the same.
+    assert len(found[0]) > 1
+    assert all(rows == found[0] for rows in found)
+
+
+def test_what_is_measured_does_not_decide_whether_rows_are_cut() -> None:
+    # Given rows that are just a chunk, together with what was measured,
+    given = [capsule(1, [n], n) for n in range(3)]
+    limit = sum(len(payload) for _, payload in [*given, measurements(0.0)])
+    # when other times are measured, then they are one chunk, too.
+    assert [len(taken([*given, measurements(s)], limit)) for s in (0.0, 1 / 3, 1e-7)] == [1, 1, 1]

@@ -285,7 +285,7 @@ def continued(df: DataFrame, out: Path, checkpoint: Path) -> int:
 def test_a_checkpoint_is_relocated_and_a_kill_leaves_it_as_it_is(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    # Given a stopped left join, whose rows are in two slices,
+    # Given a stopped left join, whose rows are in one slice, so that the other shard has no timer,
     names = "ab"
     folders = {name: write(tmp_path / name, BATCHES[name][:2]) for name in names}
 
@@ -294,7 +294,7 @@ def test_a_checkpoint_is_relocated_and_a_kill_leaves_it_as_it_is(
         return wm.plan(inputs, where=CLOSE, within=within(names), how=how, tuning=tuned)
 
     checkpoint, target = tmp_path / "checkpoint", tmp_path / "relocated"
-    first = append(plan().dataframe(), tmp_path / "out", checkpoint)
+    first = append(plan(slices=1).dataframe(), tmp_path / "out", checkpoint)
     before = {record.join: record.state_rows for record in first}
     files = hashes(checkpoint)
     # when the process that relocates it is killed, with its JVM, in the middle of the rewriting,
@@ -307,17 +307,18 @@ def test_a_checkpoint_is_relocated_and_a_kill_leaves_it_as_it_is(
         # then there is no new checkpoint, the old one is what it was, and it can be done again.
         assert not target.exists()
         assert hashes(checkpoint) == files
-    wm.relocate(str(checkpoint), str(target), slices=1)
+    wm.relocate(str(checkpoint), str(target), slices=2)
     assert hashes(checkpoint) == files
+    assert slices_with_rows(spark, target) == [2, 2]
     # It fits the query, and no other one.
-    plan(slices=1).check(str(target))
+    plan(slices=2).check(str(target))
     with pytest.raises(wm.errors.StateError, match="join type: was left, without a key, now right"):
         plan("right").check(str(target))
-    # When the query goes on, from the new checkpoint with one slice only, or from the old one,
+    # When the query goes on, from the new checkpoint with two slices, or from the old one,
     for name in names:
         write(folders[name], BATCHES[name][2:], first=2)
     assert min(before.values()) > 0
-    for place, slices in ((target, 1), (checkpoint, 2)):
+    for place, slices in ((target, 2), (checkpoint, 1)):
         rest = tmp_path / f"out-{place.name}"
         assert continued(plan(slices=slices).dataframe(), rest, place) > 0
         # then it does as if nothing had happened.

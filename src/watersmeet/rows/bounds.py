@@ -48,6 +48,12 @@ class Bounds:
         assert ends is not None, "an interval without any end is no bound"
         return ends
 
+    @property
+    def nbytes(self) -> int:
+        """What the numbers take in memory."""
+        ends = (self.low, None if self.high is self.low else self.high)
+        return sum(end.nbytes for end in ends if end is not None)
+
     def at(self, rows: Positions) -> Bounds:
         """The intervals of the rows at some positions, all of which have one."""
         low = None if self.low is None else self.low[rows]

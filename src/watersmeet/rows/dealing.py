@@ -16,6 +16,8 @@ codes say.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pyarrow as pa
 
@@ -35,30 +37,55 @@ class Dealing:
     """
 
     def __init__(self) -> None:
-        self._contents: Ints = np.empty(0, dtype=np.int64)
-        self._counts: Ints = np.empty(0, dtype=np.int64)
+        self._tallies: list[Tally] = []
 
     def dealt(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows, with codes by which they are dealt."""
+        if not len(rows):
+            return rows
         contents: Ints = content_hash(rows).to_numpy()
-        codes = further(codes_of(rows), self._before(contents) + ranks(contents))
-        self._remember(contents)
+        new = Tally(*np.unique(contents, return_counts=True))
+        # In order, they are found faster: neighbours are in the same places.
+        before = np.zeros_like(new.counts)
+        for tally in self._tallies:
+            before += tally.of(new.contents)
+        own = np.searchsorted(new.contents, contents)
+        codes = further(codes_of(rows), before[own] + ranks(contents))
+        self._remember(new)
         return rows.set_column(rows.schema.get_field_index(CODE), CODE, pa.array(codes))
 
-    def _before(self, contents: Ints) -> Ints:
-        """How many rows of each content there were in the batches before."""
-        if not len(self._contents):
-            return np.zeros(len(contents), dtype=np.int64)
-        place = np.searchsorted(self._contents, contents).clip(max=len(self._contents) - 1)
-        found: Ints = np.where(self._contents[place] == contents, self._counts[place], 0)
+    def _remember(self, new: Tally) -> None:
+        """Add a tally. Where one is not twice as long as the next, they become one: so there are
+        few of them, and each content is merged a few times, however many batches come."""
+        while self._tallies and len(self._tallies[-1]) < 2 * len(new):
+            new = self._tallies.pop().merged(new)
+        self._tallies.append(new)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How many rows of each content there are. The contents are in order."""
+
+    contents: Ints
+    counts: Ints
+
+    def of(self, contents: Ints) -> Ints:
+        """The counts of some contents."""
+        places = np.searchsorted(self.contents, contents).clip(max=len(self) - 1)
+        found: Ints = np.where(self.contents[places] == contents, self.counts[places], 0)
         return found
 
-    def _remember(self, contents: Ints) -> None:
-        new, counts = np.unique(contents, return_counts=True)
-        together = np.concatenate([self._contents, new])
-        self._contents, places = np.unique(together, return_inverse=True)
-        weights = np.concatenate([self._counts, counts])
-        self._counts = np.bincount(places, weights, len(self._contents)).astype(np.int64)
+    def merged(self, other: Tally) -> Tally:
+        """Both together."""
+        together = np.concatenate([self.contents, other.contents])
+        order = np.argsort(together, kind="stable")  # which merges what is in order
+        ordered = together[order]
+        first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
+        counts = np.concatenate([self.counts, other.counts])[order]
+        return Tally(ordered[first], np.add.reduceat(counts, first))
+
+    def __len__(self) -> int:
+        return len(self.contents)
 
 
 def ranks(values: Ints | Positions) -> Ints:

@@ -193,8 +193,8 @@ class FunctionPredicate:
             return given
         try:
             holds = given if isinstance(given, pa.Array | pa.ChunkedArray) else pa.array(given)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError) as error:
-            raise self._failure(f"it returned a {type(given).__name__}", tables) from error
+        except (pa.ArrowException, TypeError, OverflowError) as error:
+            raise self._failure(f"it returned a {type(given).__name__}: {error}", tables) from error
         if pa.types.is_null(holds.type):
             holds = holds.cast(pa.bool_())
         if not pa.types.is_boolean(holds.type):

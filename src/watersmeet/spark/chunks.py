@@ -5,8 +5,13 @@ chunks. So a micro-batch that is executed again does the same. What a step emits
 order of its rows: which probes it defers, which results a cap leaves out, which of two rows breaks
 a promise. And Spark may take the state from one execution and the results from another.
 
-Rule: capsules are ordered by the greatest time in them, then by their bytes. If they are more than
-a chunk, they wait in a temporary file until all are there.
+Rule: capsules are ordered by the greatest time in them, then by their input, then by their bytes.
+If they are more than a chunk, they wait in a temporary file until all are there.
+
+The measurements of a join without a key are all that may differ when a micro-batch is executed
+again (:mod:`watersmeet.operators.ring.advice`). They are one capsule, the only one of their input,
+always of the same length: so their place does not depend on what is in them, and other capsules
+are cut into the same chunks.
 """
 
 from __future__ import annotations
@@ -49,8 +54,8 @@ def chunks(capsules: Iterable[Capsule], *, inputs: int, limit: int) -> Iterator[
 class _Waiting:
     """Capsules in a file.
 
-    ``places`` says of each where it is, after what it is ordered by: the greatest time in it, and
-    a checksum instead of its bytes."""
+    ``places`` says of each where it is, after what it is ordered by: the greatest time in it, its
+    input, and a checksum instead of its bytes."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -59,13 +64,13 @@ class _Waiting:
     def add(self, capsules: Iterable[Capsule]) -> None:
         for stream, payload in capsules:
             place = self._file.tell(), len(payload)
-            self.places.append((_time(payload), zlib.crc32(payload), stream, *place))
+            self.places.append((_time(payload), stream, zlib.crc32(payload), *place))
             self._file.write(payload)
 
     def chunks(self, inputs: int, limit: int) -> Iterator[Chunk]:
         held: list[tuple[int, pa.RecordBatch]] = []
         size = 0
-        for _, _, stream, start, length in sorted(self.places):
+        for _, stream, _, start, length in sorted(self.places):
             if held and size + length > limit:
                 yield _chunk(held, inputs)
                 held, size = [], 0
@@ -77,8 +82,9 @@ class _Waiting:
 
 
 def _in_order(capsules: Iterable[Capsule]) -> list[tuple[int, pa.RecordBatch]]:
-    """The rows of each capsule, with the input that they are for. (Opening a capsule takes a tenth
-    of a millisecond, so each is opened once.)"""
+    """The rows of each capsule, with the input that they are for. In one chunk inputs are apart, so
+    they need no order. (Opening a capsule takes a tenth of a millisecond, so each is opened once.)
+    """
     opened = [(stream, payload, from_ipc(payload)) for stream, payload in capsules]
     opened.sort(key=lambda it: (greatest_time(it[2]) or 0, it[1]))
     return [(stream, rows) for stream, _, rows in opened]

@@ -7,8 +7,12 @@
 
 The checkpoint is only read. The target is a copy of it, with another state after the last
 micro-batch. (A micro-batch of its own would be a gap in the log of a sink that has never seen it.)
-It is written under another name, and gets its own name when it is complete: so it is there as a
-whole, or not at all, whenever this is interrupted.
+It is written under another name, and gets its own name when it is complete: so, where a folder is
+renamed at once, it is there as a whole, or not at all, whenever this is interrupted. (An object
+store copies file by file.)
+
+Timers stay where they were. A shard that had no rows has none, and needs none: the first
+micro-batch after a start has rows, with which every shard takes a step and sets its timer.
 
 Spark's rewriter takes state as it is stored: rows of its *unsafe* format, as bytes.
 
@@ -57,7 +61,8 @@ def relocate(
         The query's ``checkpointLocation``. It is not changed.
     target
         The new one: start the query with it, and with the same ``slices`` in its tuning. It must
-        not exist.
+        not exist. It is there as a whole or not at all, where a folder is renamed at once: not in
+        an object store.
     slices
         Over how many shards the rows are dealt.
     order

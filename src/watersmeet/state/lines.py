@@ -72,6 +72,11 @@ class Line:
         even = reach == int(lengths.min()) and bool((keys <= highs).all())
         return cls(keys, order, reach, open=False, exact=even)
 
+    @property
+    def nbytes(self) -> int:
+        """What it takes in memory."""
+        return self.keys.nbytes + self.order.nbytes
+
     def ranges(self, new: Bounds) -> tuple[Ints, Ints]:
         """For each new row, where in the order the rows begin and end that it may overlap."""
         start = np.zeros(len(new.ends), dtype=np.int64)
@@ -113,6 +118,12 @@ class Grid:
         order = np.argsort(cells, kind="stable")
         starts = np.searchsorted(cells[order], np.arange(side * side + 1))
         return cls((one, other), rows[order], starts, side)
+
+    @property
+    def nbytes(self) -> int:
+        """What it takes in memory."""
+        lines = sum(line.nbytes for line in self.lines)
+        return lines + self.order.nbytes + self.starts.nbytes
 
     def pairs(self, new: Sequence[Bounds], size: int) -> Iterator[Pairs]:
         """New rows and the stored ones that they may overlap, at most ``size`` at a time."""

@@ -1,10 +1,13 @@
 """The segments that a step has open, within a limit of memory.
 
 Invariant: open segments take at most the limit, or there is only one of them. So what a step has
-in memory does not grow with what it is given, nor with what is stored.
+in memory does not grow with what it is given, nor with what is stored. What is made of their rows
+for searches counts (:meth:`watersmeet.state.segment.Segment.kept`): of a narrow row, it takes more
+than the row itself.
 
 Rule: the least recently used segments are evicted first. An evicted segment is opened again when
-the next probe needs it. An open segment is a file mapped into memory, or rows just decoded.
+the next probe needs it. An open segment is a file mapped into memory, or rows just decoded. Only
+the one in use grows; it is weighed again when another one is asked for.
 """
 
 from __future__ import annotations
@@ -40,7 +43,8 @@ def memory_for(resident: int) -> int:
 class OpenSegments:
     """Open segments by id, least recently used first.
 
-    Invariant: they take at most ``limit`` bytes, or there is only one.
+    Invariant: they take at most ``limit`` bytes, or there is only one; the one used last may have
+    grown since it was asked for.
 
     >>> import pyarrow as pa
     >>> from watersmeet.rows.columns import CODE
@@ -60,24 +64,43 @@ class OpenSegments:
     @property
     def nbytes(self) -> int:
         """What the open segments take."""
+        self._weigh()
         return self._bytes
 
     def get(self, segment_id: str) -> Segment | None:
         """The segment, if it is open; it is now the most recently used one."""
         if segment_id not in self._segments:
             return None
+        self._weigh()
         self._segments.move_to_end(segment_id)
+        self._evict()
         return self._segments[segment_id][0]
 
     def add(self, segment_id: str, segment: Segment) -> None:
         """Add a segment, and evict others if there is not enough room."""
         self.discard(segment_id)
-        self._segments[segment_id] = segment, segment.nbytes
-        self._bytes += segment.nbytes
-        while self._bytes > self._limit and len(self._segments) > 1:
-            self.discard(next(iter(self._segments)))
+        self._weigh()
+        self._segments[segment_id] = segment, 0
+        self._weigh()
+        self._evict()
 
     def discard(self, segment_id: str) -> None:
         """Close the segment, if it is open."""
         if segment_id in self._segments:
-            self._bytes -= self._segments.pop(segment_id)[1]
+            segment, size = self._segments.pop(segment_id)
+            self._bytes -= size
+            segment.close()
+
+    def _weigh(self) -> None:
+        """Take the segment used last for what it takes now."""
+        if self._segments:
+            segment_id = next(reversed(self._segments))
+            segment, before = self._segments[segment_id]
+            now = segment.nbytes
+            self._segments[segment_id] = segment, now
+            self._bytes += now - before
+
+    def _evict(self) -> None:
+        """Close the segments used least recently, as long as all take more than the limit."""
+        while self._bytes > self._limit and len(self._segments) > 1:
+            self.discard(next(iter(self._segments)))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -69,6 +70,13 @@ class Prepared:
         self._bounds = [each.at(self._rows) for each in bounds]
         self._lines: dict[_Axis, list[Line]] = {}
         self._grids: dict[tuple[_Axis, _Axis], list[Grid]] = {}
+
+    @property
+    def nbytes(self) -> int:
+        """What it takes in memory; more, after a search along other axes."""
+        kept: Iterator[Bounds | Line | Grid]
+        kept = chain(self._bounds, *self._lines.values(), *self._grids.values())
+        return self._rows.nbytes + sum(each.nbytes for each in kept)
 
     def search(self, count: int, new: Sequence[Bounds], block: int) -> Iterator[Pairs]:
         """The pairs of ``count`` new rows and stored ones that overlap in every dimension, each

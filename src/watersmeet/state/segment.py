@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +22,16 @@ from watersmeet.rows.columns import codes_of, concat, times_of
 from watersmeet.rows.widths import row_bytes
 from watersmeet.state.index import Index
 
-Made = TypeVar("Made")
+
+class Sized(Protocol):
+    """What takes memory."""
+
+    @property
+    def nbytes(self) -> int:
+        """How much."""
+
+
+Made = TypeVar("Made", bound=Sized)
 
 _INDEX_COLUMNS = ("#codes", "#times", "#order")
 #: What the form in the cache says of a segment besides its columns.
@@ -98,13 +107,20 @@ class Segment:
             made[name] = make()
         return made[name]
 
+    def close(self) -> None:
+        """Let go of what was made of the rows. It is made again if it is asked for."""
+        self.__dict__.pop("made", None)
+
     def __len__(self) -> int:
         return len(self.rows)
 
     @property
     def nbytes(self) -> int:
-        """What the rows, and the index if there is one, take in memory."""
-        return int(self.rows.nbytes) + (20 * len(self) if self.has_index else 0)
+        """What the rows, the index if there is one, and what else was made of them take in
+        memory. It grows while the segment is in use."""
+        made: dict[Hashable, Sized] = self.__dict__.get("made", {})
+        kept = sum(each.nbytes for each in made.values())
+        return int(self.rows.nbytes) + (20 * len(self) if self.has_index else 0) + kept
 
     def to_batch(self) -> pa.RecordBatch:
         """Rows, and the index if there is one, as one record batch: the form in the local cache."""

@@ -83,10 +83,9 @@ class Window:
         segment = self.opened.get(entry.id)
         if segment is None:
             segment = self._buffer.segment(entry.id)
-        if segment is None:
-            if all(map(self.store.at_hand, entry.parts)):
+            if segment is None and all(map(self.store.at_hand, entry.parts)):
                 segment = self._decoded(entry)
-            else:
+            if segment is None:
                 segment = self._cached(entry)
             assert len(segment) == entry.rows, f"segment {entry.id} lost rows"
             self.opened.add(entry.id, segment)

@@ -10,6 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from unittest import mock
+from weakref import WeakSet
 
 import numpy as np
 import pyarrow as pa
@@ -22,9 +23,14 @@ from tests.conformance.rings import less_by_rank
 from tests.conformance.strategies import INSTANT
 from tests.conformance.ways import in_chunks
 from tests.operators.ring.test_relocation import relocated
+from tests.oracle import Stream, assert_same_rows, sql_join
 from watersmeet.errors import OverBudgetError, PredicateFunctionError, StateError
 from watersmeet.operators.ring import cascade, progress, step
-from watersmeet.state.manifest import Manifest
+from watersmeet.state.manifest import Entry, Manifest
+from watersmeet.state.overlaps import Prepared
+from watersmeet.state.segment import Segment
+from watersmeet.state.store import MemoryStore
+from watersmeet.state.window import Window
 from watersmeet.testing import LocalBackend, LocalJoin, LocalStream
 
 SCHEMA = pa.schema([("n", pa.int64()), ("t", INSTANT)])
@@ -112,6 +118,47 @@ def test_slices_are_even_under_a_burst(tmp_path: Path, names: str, how: str, con
         assert max(counts) <= 1.2 * sum(counts) / 4
 
 
+def test_nine_streams_give_what_the_oracle_gives(tmp_path: Path) -> None:
+    # Given as many streams as can be joined, with a few rows each,
+    names, dice = "abcdefghi", random.Random(9)
+    batches = [
+        {
+            name: rows(*((dice.randrange(4), 10 * number + dice.randint(1, 9)) for _ in range(2)))
+            for name in names
+        }
+        for number in range(3)
+    ]
+    join = joined(tmp_path, names, within=12, shards=2)
+    # when they come in several micro-batches, then the result is the oracle's.
+    result = pa.concat_tables([join.batch(**batch) for batch in batches])
+    sides = {
+        name: Stream(pa.concat_tables([batch[name] for batch in batches]), [], "t", 12_000_000)
+        for name in names
+    }
+    near = [f"abs({one}.n - {other}.n) <= 1" for one, other in itertools.pairwise(names)]
+    assert result.num_rows > 0
+    assert_same_rows(result, sql_join(sides, where=" AND ".join(near)))
+
+
+def test_rows_of_other_times_stay_apart_when_they_are_relocated(tmp_path: Path) -> None:
+    # Given rows of many seconds, in segments of a slot of time each,
+    join = joined(tmp_path, shards=2)
+    for second in range(0, 80, 10):
+        join.batch(a=rows(*((n, second) for n in range(3_000))))
+
+    def spans(of_hop: list[MemoryStore]) -> list[int]:
+        manifests = [Manifest.from_bytes(store.values["manifest"]) for store in of_hop]
+        entries = [e for m in manifests for window in m.windows for e in window]
+        return [entry.max_time - entry.min_time for entry in entries]
+
+    [stores] = [run.stores for run in join.runs]
+    before = max(spans(stores))
+    assert before < 20_000_000
+    # when they get new homes, then a segment still expires when it did.
+    [moved] = relocated([stores], slices=1)
+    assert max(spans(moved)) <= before
+
+
 def test_rows_leave_when_the_watermark_proves_them_useless(tmp_path: Path) -> None:
     # Given rows at 0 that wait for 10 seconds,
     join = joined(tmp_path, "abc", within=10, shards=2)
@@ -173,6 +220,35 @@ def test_a_predicate_gets_blocks_that_fit_the_budget(tmp_path: Path) -> None:
     assert join.counters.pairs == 200 * 200
     assert join.counters.blocks == len(seen)
     assert max(seen) <= 45_000
+
+
+def test_what_is_made_for_searches_counts_as_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a budget of which a shard keeps 200 kB open, and narrow rows that take more,
+    limit, made, taken = 200_000, WeakSet[Prepared](), list[int]()
+    prepare, open_segment = Prepared.__init__, Window.open
+
+    def preparing(self: Prepared, *args: Any) -> None:
+        prepare(self, *args)
+        made.add(self)
+
+    def opening(window: Window, entry: Entry) -> Segment:
+        segment = open_segment(window, entry)
+        taken.append(sum(each.nbytes for each in made))
+        return segment
+
+    monkeypatch.setattr(Prepared, "__init__", preparing)
+    monkeypatch.setattr(Window, "open", opening)
+    join = joined(tmp_path, budget=wm.Budget(memory=3 * limit), shards=1)
+    join.batch(a=rows(*((n, n / 1000) for n in range(20_000))))
+    assert sum(window.memory for window in join.run.state(0).windows) > 2 * limit
+    # when others are compared with all of them, again and again,
+    for second in range(3):
+        result = join.batch(b=rows(*((n, second) for n in range(20))))
+        assert result.num_rows == 3 * 20 - 1
+    # then what is made to search them never takes more, with the rows themselves.
+    assert limit / 3 < max(taken) < limit
 
 
 def test_rows_that_wait_for_new_ones_may_wait_in_a_file(

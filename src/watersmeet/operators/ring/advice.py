@@ -5,6 +5,10 @@ The order is fixed for a checkpoint, and so is the number of slices for a run. T
 what was declared, or by nothing. What the hops measure tells more. Each hop knows a part of it, and
 hands it on to the next one: one of its shards, as slices are alike. The last hop knows all,
 compares what is with what is best, and notes it in the metrics.
+
+Invariant: what is measured differs when a micro-batch is executed again, but how many bytes it
+takes on its way does not. So it does not decide how a step's input is cut
+(:mod:`watersmeet.spark.chunks`).
 """
 
 from __future__ import annotations
@@ -21,6 +25,9 @@ from watersmeet.operators.ring.layout import RingLayout
 from watersmeet.operators.ring.state import RingState
 
 _TEXT = "text"
+#: Measurements are a text of so many characters for each stream and each condition, filled up with
+#: spaces: more than their numbers can take.
+_ROOM = 256
 #: Another order is worth a word if it makes fewer partial results by this factor.
 _MUCH = 3.0
 
@@ -46,9 +53,11 @@ class Measurements:
                 self.selectivity[str(number)] = measured.selectivity
                 self.cost[str(number)] = measured.seconds / measured.pairs
 
-    def to_batch(self) -> pa.RecordBatch:
-        """The form in which they travel."""
-        return pa.RecordBatch.from_pydict({_TEXT: [json.dumps(vars(self))]})
+    def to_batch(self, conditions: int) -> pa.RecordBatch:
+        """The form in which they travel, of a join with so many conditions."""
+        text, room = json.dumps(vars(self)), _ROOM * (len(self.rows) + conditions)
+        assert len(text) <= room, "measurements always take the same number of bytes"
+        return pa.RecordBatch.from_pydict({_TEXT: [text.ljust(room)]})
 
     @classmethod
     def from_batch(cls, batch: pa.RecordBatch) -> Measurements:

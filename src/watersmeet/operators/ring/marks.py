@@ -61,16 +61,16 @@ class NewRows:
     def __init__(self, window: Window, entries: Sequence[Entry]) -> None:
         self._window = window
         self._entries = entries
-        batches = [window.open(entry).rows for entry in entries]
-        codes = np.concatenate([codes_of(rows) for rows in batches])
-        checks = np.concatenate([_checks(rows) for rows in batches])
+        opened = (window.open(entry).rows for entry in entries)  # one by one: memory is limited
+        known = [(codes_of(rows), _checks(rows)) for rows in opened]
+        codes, checks = (np.concatenate(columns) for columns in zip(*known, strict=True))
         order = np.lexsort((checks, codes))
         codes, checks = codes[order], checks[order]
         changes = (codes[1:] != codes[:-1]) | (checks[1:] != checks[:-1])
         self._first: Ints = np.flatnonzero(np.append(True, changes))
         self._codes, self._checks = codes[self._first], checks[self._first]
-        lengths = [len(rows) for rows in batches]
-        self._entry = np.repeat(np.arange(len(batches)), lengths)[order]
+        lengths = [entry.rows for entry in entries]
+        self._entry = np.repeat(np.arange(len(entries)), lengths)[order]
         self._position = np.concatenate([np.arange(length) for length in lengths])[order]
 
     def sides(self, batch: pa.RecordBatch) -> Iterator[tuple[Side, Positions]]:

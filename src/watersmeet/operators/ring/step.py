@@ -321,7 +321,8 @@ class HopStep:
             return
         measured.add(state, self._hop.holds, self._layout.policy.slices)
         if self._hop.advised is not None:
-            yield self._hop.advised, measured.to_batch()
+            conditions = len(self._layout.conditions.streams)
+            yield self._hop.advised, measured.to_batch(conditions)
             return
         self._advise_order(measured)
         self._advise_slices(measured)
