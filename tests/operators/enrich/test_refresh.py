@@ -6,6 +6,7 @@ import random
 import shutil
 import tempfile
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -21,6 +22,7 @@ from tests.conformance.join import at, table
 from tests.conformance.strategies import INSTANT, examples, until_shown
 from tests.conformance.ways import Disturbance
 from tests.operators.enrich.enrichment import UNHURRIED, Enrichment, disturbed
+from watersmeet.operators.enrich.staged import Versions
 from watersmeet.operators.enrich.state import INCREMENTING, PHASE_OUT, SWITCHING
 from watersmeet.operators.enrich.step import Step
 from watersmeet.spec.enrich import ENRICH_TYPES
@@ -214,6 +216,25 @@ def test_rows_that_wait_are_answered_when_a_newer_version_is_empty(tmp_path: Pat
     left = local.batch(rows([3], 5))
     assert local.waiting() == 0
     assert {*versions(left)} == {None}
+
+
+def test_queries_that_refresh_one_table_may_do_so_at_the_same_time(tmp_path: Path) -> None:
+    # Given a version of a table that two threads of a driver have staged, for a query each,
+    several = Versions(str(tmp_path), "prices")
+
+    def make_current(number: int) -> None:
+        for turn in range(300):
+            several.set(f"{number}-{turn}")
+            assert several.current() is not None
+
+    # when both make theirs the current one, again and again, then neither is in the other's way.
+    with ThreadPoolExecutor(2) as threads:
+        for done in [threads.submit(make_current, number) for number in range(2)]:
+            done.result()
+    current = several.current()
+    assert current is not None
+    assert current.version in ("0-299", "1-299")
+    assert [path.name for path in tmp_path.iterdir()] == ["prices.current"]
 
 
 # --- rows that are retried

@@ -22,6 +22,7 @@ import json
 import math
 import os
 import time
+import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -109,7 +110,8 @@ class Versions:
             return {}
 
     def _write(self, known: dict[str, str]) -> None:
-        temporary = f"{self._path}.{os.getpid()}.tmp"
+        # Several threads of a driver may refresh one table, for different queries.
+        temporary = f"{self._path}.{uuid.uuid4().hex}.tmp"
         with open(temporary, "w") as file:
             json.dump(known, file)
         os.replace(temporary, self._path)
