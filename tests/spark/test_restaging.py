@@ -99,6 +99,34 @@ def test_only_files_that_were_added_are_staged(spark: SparkSession, tmp_path: Pa
     )
 
 
+def test_a_query_that_needs_other_columns_at_a_restart_is_answered_from_these(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    # Given a query with `refresh`,
+    schema = {"product": pa.int64(), "seen": TIMESTAMP, "view": pa.int64()}
+    add(tmp_path / "products", "a.parquet", prices(range(10)).append_column("more", [[*range(10)]]))
+    products = spark.read.parquet(str(tmp_path / "products"))
+
+    def run(number: int, table: DataFrame) -> pa.Table:
+        rows = rows_of([(number, at(number), number)], **schema)
+        write(tmp_path / "views", [rows], first=number)
+        stream = wm.stream(read(spark, tmp_path / "views"), "views", time="seen", delay="1 second")
+        enriched = wm.enrich(stream, table, on="product", refresh="1 hour", stage=str(tmp_path))
+        writer = enriched.writeStream.format("parquet").trigger(availableNow=True)
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        writer.start(str(tmp_path / f"out{number}")).awaitTermination()
+        return pq.read_table(tmp_path / f"out{number}")
+
+    assert run(1, products.select("product", "price"))["price"].to_pylist() == [2.0]
+    # when it is started again and needs another column in that place, or more of them, or other
+    # values, then its first row is answered from these.
+    assert run(2, products.select("product", "more"))["more"].to_pylist() == [2]
+    both = run(3, products.select("product", "more", "price"))
+    assert both.select(["more", "price"]).to_pylist() == [{"more": 3, "price": 4.0}]
+    dearer = products.selectExpr("product", "more", "price * 10 AS price")
+    assert run(4, dearer)["price"].to_pylist() == [50.0]
+
+
 def test_a_table_that_is_not_read_row_by_row_is_staged_as_a_whole(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -199,7 +227,7 @@ def test_a_query_goes_on_with_rows_that_were_added(spark: SparkSession, tmp_path
         # when a file is added, with one more row of a key and the first of another,
         stage = tmp_path / "watersmeet-tables"
         (current,) = stage.glob("*.current")
-        versions = Versions(str(stage), current.stem)
+        versions = Versions(str(stage), current.stem, current.stem)
         before = versions.current()
         assert before is not None
         added = pa.table({"product": [1, 5000], "price": [100.0, 200.0]})

@@ -220,7 +220,7 @@ def test_rows_that_wait_are_answered_when_a_newer_version_is_empty(tmp_path: Pat
 
 def test_queries_that_refresh_one_table_may_do_so_at_the_same_time(tmp_path: Path) -> None:
     # Given a version of a table that two threads of a driver have staged, for a query each,
-    several = Versions(str(tmp_path), "prices")
+    several = Versions(str(tmp_path), "prices", "prices")
 
     def make_current(number: int) -> None:
         for turn in range(300):
@@ -235,6 +235,47 @@ def test_queries_that_refresh_one_table_may_do_so_at_the_same_time(tmp_path: Pat
     assert current is not None
     assert current.version in ("0-299", "1-299")
     assert [path.name for path in tmp_path.iterdir()] == ["prices.current"]
+
+
+@pytest.mark.parametrize(
+    "columns", [["k", "brand", "price"], ["k", "price", "name"], ["k", "name", "price", "brand"]]
+)
+@pytest.mark.parametrize("cached", [False, True], ids=["", "cached"])
+def test_a_restart_with_other_columns_of_the_table_does_not_read_the_old_ones(
+    tmp_path: Path, columns: list[str], cached: bool
+) -> None:
+    # Given a table of which some columns are needed, and a row that waits for a newer version,
+    wide = pa.table({"k": [1, 2], "name": ["n1", "n2"], "price": [1.0, 2.0], "brand": ["b1", "b2"]})
+    further = {"policy": {} if cached else {"cache": 0}, "retry": "1 hour"}
+    local = changing(master=wide.select(["k", "name", "price"]), **further).start(str(tmp_path))
+    for second in range(4):
+        local.batch(rows([1, 1, 1, 50], second))
+    assert local.counters.hits == (3 if cached else 0)
+    # when the query starts again, and needs others, or these in another order,
+    again = changing(master=wide.select(columns), **further).start(str(tmp_path), restart=local)
+    found = again.batch(rows([1, 2, 2], 5))
+    # then it is answered from these from the first row on,
+    wanted = {row["k"]: row for row in wide.select(columns).to_pylist()}
+    assert found.select(columns).to_pylist() == [wanted[key] for key in found["k"].to_pylist()]
+    assert sorted(found["k"].to_pylist()) == [1, 2, 2]
+    # and from newer versions of them, which have the row that waits.
+    newer = pa.concat_tables([wide, wide.set_column(0, "k", pa.array([50, 51]))])
+    again.refresh(newer.select(columns))
+    again.batch(rows([1], 6))
+    assert sorted(again.batch(rows([1], 7))["k"].to_pylist()) == [1, 50, 50, 50, 50]
+
+
+def test_a_state_that_does_not_say_of_what_table_is_answered_from_the_one_of_the_start(
+    tmp_path: Path,
+) -> None:
+    local = changing().start(str(tmp_path))
+    local.batch(rows([1], 0))
+    state = local.run.state(0)
+    state.progress.table = None
+    state.commit()
+    other = local.stage(prices(1))
+    again = changing().start(str(tmp_path), restart=local, staged=other)
+    assert versions(again.batch(rows([1], 1))) == [1]
 
 
 # --- rows that are retried

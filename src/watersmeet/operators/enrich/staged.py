@@ -59,10 +59,13 @@ _TOUCH_SECONDS = 60
 @dataclass(frozen=True)
 class Versions:
     """The versions of a table that changes, in the folder of all tables: a small file says which
-    one is current, and why the last attempt to make a newer one failed, if it did.
+    one is current, and why the last attempt to make a newer one failed, if it did. ``name`` names
+    that file. ``table`` says what they are versions of, as far as that can be told, and which
+    columns they have: these are stored by their position alone, so only a version of the same
+    ``table`` can be read in place of another one.
 
     >>> import tempfile
-    >>> versions = Versions(tempfile.mkdtemp(), "prices")
+    >>> versions = Versions(tempfile.mkdtemp(), "prices", "prices by product")
     >>> versions.current() is None
     True
     >>> versions.set("a1b2")
@@ -75,6 +78,7 @@ class Versions:
 
     folder: str
     name: str
+    table: str
 
     def current(self) -> StagedTable | None:
         """The current version, if there is one."""

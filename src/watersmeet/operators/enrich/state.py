@@ -35,7 +35,8 @@ class Progress:
     """Where a shard is. All of it is kept from step to step.
 
     ``step`` counts the steps. ``version`` is that of the table that the last one has used, and
-    ``newer`` the one that the next one uses, if it is to be another. ``cycle`` counts the cycles
+    ``newer`` the one that the next one uses, if it is to be another. ``table`` is what these are
+    versions of (:class:`.staged.Versions`), None if that is not known. ``cycle`` counts the cycles
     that have ended, ``phase`` is what the migration does; ``cursor`` is the next partition to
     read, ``pace`` how many a step reads (None: all that its rows need), and ``passed`` the part of
     the table whose turn it has been in this pass. ``volume`` is the
@@ -56,6 +57,7 @@ class Progress:
     phase: str = INCREMENTING
     cursor: int = 0
     pace: int | None = None
+    table: str | None = None
     passed: float = 0.0
     volume: float = 0.0
     counted: float = 0.0

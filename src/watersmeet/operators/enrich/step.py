@@ -98,6 +98,7 @@ class Enrich:
     ) -> Iterator[pa.RecordBatch]:
         """Results of one micro-batch, in pieces."""
         staged = self._version(state)
+        state.progress.table = None if self.versions is None else self.versions.table
         staged.touch()
         table = staged.shard(state.shard)
         step = Step.begin(self.layout, table, staged.version, state, counters, watermark)
@@ -139,9 +140,11 @@ class Enrich:
 
     def _version(self, state: EnrichState) -> StagedTable:
         """The version that a step uses: of a table that changes, the one that the step before
-        has noted."""
-        noted = state.progress.newer or state.progress.version
-        if self.versions is None or noted is None:
+        has noted; unless that was a step of another query, with another table, or with other
+        columns of it."""
+        progress = state.progress
+        noted = progress.newer or progress.version
+        if self.versions is None or noted is None or progress.table != self.versions.table:
             return self.staged
         staged = self.versions.version(noted)
         if staged.size() is not None:
