@@ -334,6 +334,28 @@ def test_a_row_is_given_up_when_its_time_is_over_and_not_before(tmp_path: Path) 
         assert local.counters.retried == left
 
 
+@pytest.mark.parametrize("how", ENRICH_TYPES)
+@pytest.mark.parametrize("further", [{"refresh": "1 minute"}, {"refresh": None, "max_wait": 2}])
+def test_rows_are_given_up_if_a_query_starts_again_without_retrying_them(
+    tmp_path: Path, how: str, further: dict[str, Any]
+) -> None:
+    # Given rows that are retried,
+    local = changing(how, retry="1 hour").start(str(tmp_path))
+    local.batch(rows([1, 50, 51], 0))
+    assert local.counters.retried == 2
+    # when the query starts again without `retry`,
+    again = changing(how, **further).start(str(tmp_path), restart=local)
+    found = again.batch(rows([2], 1))
+    # then they leave as rows without a match do, in the first step, once;
+    wanted = {"inner": [2], "left": [2, 50, 51], "semi": [2], "anti": [50, 51]}
+    assert sorted(found["k"].to_pylist()) == wanted[how]
+    assert (again.counters.retried, again.counters.given_up) == (0, 2)
+    # and further rows without a match are not retried, nor given up.
+    assert again.batch(rows([52], 2)).num_rows == (how in ("left", "anti"))
+    assert (again.counters.retried, again.counters.given_up) == (0, 0)
+    assert not again.run.state(0).waits
+
+
 def test_a_row_with_a_null_key_is_not_retried(tmp_path: Path) -> None:
     local = changing(retry="1 minute").start(str(tmp_path))
     assert local.batch(rows([None], 0)).num_rows == 1

@@ -217,7 +217,9 @@ class Step:
 
     def results(self, chunks: Iterable[Chunk], watermark: int | None) -> Iterator[pa.RecordBatch]:
         """What new rows, and rows that wait, add to the result."""
-        if self.retry is not None and self.renewed:
+        if self.retry is None:
+            yield from Retry(self.layout, self.state, self.counters, watermark).give_up_all()
+        elif self.renewed:
             for rows in self.retry.again():
                 yield from self._answer(rows)
         # What the cache does not answer is gathered, so that few partitions are read twice.
