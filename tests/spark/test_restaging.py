@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -97,6 +98,71 @@ def test_only_files_that_were_added_are_staged(spark: SparkSession, tmp_path: Pa
     assert codes(fourth) == sorted(
         [*range(0, 2000, 2), *range(2002, 2101, 2), *range(4000, 4050, 2)]
     )
+
+
+@pytest.mark.parametrize("lost", ["1/index.arrow", "0/filter", "0/0.arrow", "1/1.arrow", "1"])
+def test_a_table_of_which_a_file_is_gone_is_staged_again(
+    spark: SparkSession, tmp_path: Path, lost: str
+) -> None:
+    # Given a table in two layers,
+    data = tmp_path / "data"
+    add(data, "a.parquet", prices(range(2000)))
+    df = spark.read.parquet(str(data))
+    tables = staging(df, tmp_path / "stage")
+    first = tables.stage(df)
+    assert first.intact()
+    add(data, "b.parquet", prices(range(2000, 2100)))
+    df = relisted(df)
+    second = tables.stage(df, before=first)
+    assert second.intact()
+    assert len(second.layers) == 2
+    # when a file of the larger one is deleted,
+    gone = Path(first.folder) / lost
+    shutil.rmtree(gone) if gone.is_dir() else gone.unlink()
+    assert not first.intact()
+    assert not second.intact()
+    # then the table is staged anew, and all of its rows are there again,
+    again = tables.stage(df, before=second)
+    assert again == second
+    assert again.intact()
+    assert codes(again) == [*range(2100)]
+    # once.
+    made = {path: path.stat().st_mtime_ns for path in Path(again.folder).rglob("*.arrow")}
+    assert tables.stage(df) == again
+    after = {path: path.stat().st_mtime_ns for path in Path(again.folder).rglob("*.arrow")}
+    assert after == made
+
+
+def test_a_table_that_is_being_removed_is_found_by_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given an idle table, and one that was hidden before, whose files cannot be deleted,
+    idle, hidden = tmp_path / ("a" * 32), tmp_path / f".{'b' * 32}-01234567"
+    for folder in (idle, hidden):
+        folder.mkdir()
+        os.utime(folder, (0, 0))
+    with monkeypatch.context() as patched:
+        patched.setattr(staging_module.shutil, "rmtree", lambda *_, **__: None)
+        staging_module.remove_idle(str(tmp_path))
+    # then its name is free, and what is left of both is removed the next time.
+    left = sorted(path.name.rpartition("-")[0] for path in tmp_path.iterdir())
+    assert left == ["." + "a" * 32, "." + "b" * 32]
+    staging_module.remove_idle(str(tmp_path))
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_file_that_names_a_version_which_is_gone_is_removed(tmp_path: Path) -> None:
+    # Given files that name a version that is there, one that is gone, and one that is being made,
+    there, gone, made = ("a" * 32, "b" * 32, "c" * 32)
+    for name in (there, gone, made):
+        Versions(str(tmp_path), name, name).set(name)
+    (tmp_path / there).mkdir()
+    for name in (there, gone):
+        os.utime(tmp_path / f"{name}.current", (0, 0))
+    # when idle versions are removed, then only that of the second one is.
+    staging_module.remove_idle(str(tmp_path))
+    left = [there, f"{there}.current", f"{made}.current"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == left
 
 
 def test_a_query_that_needs_other_columns_at_a_restart_is_answered_from_these(

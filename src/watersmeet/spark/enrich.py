@@ -131,7 +131,7 @@ def _staged_again(
     known = staging.identity(inputs.table)
     versions = Versions(inputs.folder, known.series, known.table)
     staged = versions.current()
-    if known.known or staged is None or staged.size() is None:
+    if known.known or staged is None or not staged.intact():
         # Another query may have made a newer version than the files were listed for.
         staged = staging.stage(relisted(inputs.table), before=staged)
         versions.set(staged.version)
