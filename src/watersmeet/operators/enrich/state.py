@@ -29,6 +29,10 @@ from watersmeet.state.store import Store
 #: What the migration of keys into the cache is doing (paper, algorithm 1, lines 5 to 7).
 INCREMENTING, SWITCHING, PHASE_OUT = "incrementing", "switching", "phase-out"
 
+#: The codes that are noted, to be counted, take this part of the memory that rows may wait in: so
+#: many as a cycle has rows of 16 bytes, and hardly any row takes less. But at least so many bytes.
+_TALLY, _LEAST_TALLY = 2, 1 << 16
+
 
 @dataclass
 class Progress:
@@ -53,11 +57,11 @@ class Progress:
     step: int = 0
     version: str | None = None
     newer: str | None = None
+    table: str | None = None
     cycle: int = 0
     phase: str = INCREMENTING
     cursor: int = 0
     pace: int | None = None
-    table: str | None = None
     passed: float = 0.0
     volume: float = 0.0
     counted: float = 0.0
@@ -99,12 +103,13 @@ class EnrichState(ShardState):
         self.waiting = Waiting(self.windows[0])
         self.retried = Waiting(self.windows[1])
         self.cached = (0, 0)
+        self._tally_limit = max(layout.policy.queue // _TALLY, _LEAST_TALLY)
 
     @property
     def tally(self) -> Tally:
         """How often keys came that are not cached."""
         path = self.cache.counts_path
-        return Tally(path(f"{self.name}-came"), path(f"{self.name}-barren"))
+        return Tally(path(f"{self.name}-came"), path(f"{self.name}-barren"), self._tally_limit)
 
     def keys_of(self, name: str) -> tuple[Ints, Ints] | None:
         """The codes in a cache, and how many master rows each has. None: two executions of a step
