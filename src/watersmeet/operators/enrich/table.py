@@ -36,8 +36,8 @@ from watersmeet.rows.shard import Shard, numbers_of
 from watersmeet.state.segment import Segment
 
 #: A process keeps the indexes of this many layers, those that it has opened last: more than a table
-#: has shards.
-_KEPT = 256
+#: has in all of its shards.
+_KEPT = 2048
 _INDEXES: OrderedDict[tuple[str, int], Layer] = OrderedDict()
 
 #: Where a file cannot be read by mapping it, a scan reads this many bytes at a time.
