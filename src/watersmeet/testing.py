@@ -23,6 +23,7 @@ for any operator, or a chain of them.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -426,8 +427,8 @@ class LocalEnrich:
     what ``wm.enrich`` takes; a condition is given by ``wm.predicate``.
 
     With ``restart``, it goes on from where another one stands, and from the table that was staged
-    for that, unless one is given as ``staged``. ``policy`` has fields of the policy that are to be
-    others than planned, for tests and experiments.
+    for that, unless one is given as ``staged``, or other columns of it are needed. ``policy`` has
+    fields of the policy that are to be others than planned, for tests and experiments.
 
     >>> rates = pa.table({"currency": ["EUR", "USD"], "rate": [1.0, 1.1]})
     >>> orders = pa.table({"currency": ["USD", "USD", "GBP"], "amount": [10, 20, 30]})
@@ -467,7 +468,8 @@ class LocalEnrich:
             schemas=schemas,
             output=pa.schema([(c.name, _output_type(c, schemas)) for c in spec.output]),
         )
-        known = staged or (restart and restart.staged)
+        goes_on = restart and restart._versions() == self._versions()
+        known = staged or (restart.staged if restart and goes_on else None)
         self.staged: StagedTable = known or self.stage(table)
         self.run: LocalRun = LocalRun(
             Enrich(self.layout, self.staged, self._versions() if spec.refresh else None),
@@ -496,7 +498,8 @@ class LocalEnrich:
         self._versions().set(newer.version)
 
     def _versions(self) -> Versions:
-        return Versions(self.folder, "table")
+        columns = hashlib.sha256(repr(self.layout.inputs[1].rows).encode()).hexdigest()[:32]
+        return Versions(self.folder, columns, columns)
 
     def batch(self, rows: pa.Table | None = None) -> pa.Table:
         """One micro-batch of new rows, or without any."""

@@ -177,8 +177,8 @@ inner enrichment of views from products (streaming)
 ├─ disk phase
 │  ├─ each partition is sought (only where the wanted keys are) or scanned (as a whole), """
         """whichever is cheaper for the keys that are wanted of it, by what both have cost so far
-│  │  └─ what they cost is in the metrics: seek_ns for a key; read_us for a megabyte, and """
-        """find_ns for a key in it
+│  │  └─ what they cost is measured only while the query runs, and is in the metrics: seek_ns """
+        """for a key; read_us for a megabyte, and find_ns for a key in it
 │  └─ partitions that cannot have a key, by their bounds and filters, are not read
 ├─ rows are answered in the micro-batch in which they come
 ├─ memory: 256 MB for the query, of which 64 MB are kept by each shard

@@ -617,7 +617,8 @@ def test_a_table_is_read_anew_while_the_query_runs(
         new = rows_of([(1, "new", 2.0), *late], **PRODUCTS)
         replace_file(new, tmp_path / "products" / "part.parquet")
         (series,) = [name for name in staged_tables(stage) if name.endswith(".current")]
-        versions = Versions(os.path.join(stage, "watersmeet-tables"), series[: -len(".current")])
+        name = series.removesuffix(".current")
+        versions = Versions(os.path.join(stage, "watersmeet-tables"), name, name)
         before = versions.current()
         until = time.time() + 60
         while versions.current() == before:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -97,6 +98,99 @@ def test_only_files_that_were_added_are_staged(spark: SparkSession, tmp_path: Pa
     assert codes(fourth) == sorted(
         [*range(0, 2000, 2), *range(2002, 2101, 2), *range(4000, 4050, 2)]
     )
+
+
+@pytest.mark.parametrize("lost", ["1/index.arrow", "0/filter", "0/0.arrow", "1/1.arrow", "1"])
+def test_a_table_of_which_a_file_is_gone_is_staged_again(
+    spark: SparkSession, tmp_path: Path, lost: str
+) -> None:
+    # Given a table in two layers,
+    data = tmp_path / "data"
+    add(data, "a.parquet", prices(range(2000)))
+    df = spark.read.parquet(str(data))
+    tables = staging(df, tmp_path / "stage")
+    first = tables.stage(df)
+    assert first.intact()
+    add(data, "b.parquet", prices(range(2000, 2100)))
+    df = relisted(df)
+    second = tables.stage(df, before=first)
+    assert second.intact()
+    assert len(second.layers) == 2
+    # when a file of the larger one is deleted,
+    gone = Path(first.folder) / lost
+    shutil.rmtree(gone) if gone.is_dir() else gone.unlink()
+    assert not first.intact()
+    assert not second.intact()
+    # then the table is staged anew, and all of its rows are there again,
+    again = tables.stage(df, before=second)
+    assert again == second
+    assert again.intact()
+    assert codes(again) == [*range(2100)]
+    # once.
+    made = {path: path.stat().st_mtime_ns for path in Path(again.folder).rglob("*.arrow")}
+    assert tables.stage(df) == again
+    after = {path: path.stat().st_mtime_ns for path in Path(again.folder).rglob("*.arrow")}
+    assert after == made
+
+
+def test_a_table_that_is_being_removed_is_found_by_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given an idle table, and one that was hidden before, whose files cannot be deleted,
+    idle, hidden = tmp_path / ("a" * 32), tmp_path / f".{'b' * 32}-01234567"
+    for folder in (idle, hidden):
+        folder.mkdir()
+        os.utime(folder, (0, 0))
+    with monkeypatch.context() as patched:
+        patched.setattr(staging_module.shutil, "rmtree", lambda *_, **__: None)
+        staging_module.remove_idle(str(tmp_path))
+    # then its name is free, and what is left of both is removed the next time.
+    left = sorted(path.name.rpartition("-")[0] for path in tmp_path.iterdir())
+    assert left == ["." + "a" * 32, "." + "b" * 32]
+    staging_module.remove_idle(str(tmp_path))
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_file_that_names_a_version_which_is_gone_is_removed(tmp_path: Path) -> None:
+    # Given files that name a version that is there, one that is gone, and one that is being made,
+    there, gone, made = ("a" * 32, "b" * 32, "c" * 32)
+    for name in (there, gone, made):
+        Versions(str(tmp_path), name, name).set(name)
+    (tmp_path / there).mkdir()
+    for name in (there, gone):
+        os.utime(tmp_path / f"{name}.current", (0, 0))
+    # when idle versions are removed, then only that of the second one is.
+    staging_module.remove_idle(str(tmp_path))
+    left = [there, f"{there}.current", f"{made}.current"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == left
+
+
+def test_a_query_that_needs_other_columns_at_a_restart_is_answered_from_these(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    # Given a query with `refresh`,
+    schema = {"product": pa.int64(), "seen": TIMESTAMP, "view": pa.int64()}
+    add(tmp_path / "products", "a.parquet", prices(range(10)).append_column("more", [[*range(10)]]))
+    products = spark.read.parquet(str(tmp_path / "products"))
+
+    def run(number: int, table: DataFrame) -> pa.Table:
+        rows = rows_of([(number, at(number), number)], **schema)
+        write(tmp_path / "views", [rows], first=number)
+        stream = wm.stream(read(spark, tmp_path / "views"), "views", time="seen", delay="1 second")
+        enriched = wm.enrich(stream, table, on="product", refresh="1 hour", stage=str(tmp_path))
+        writer = enriched.writeStream.format("parquet").trigger(availableNow=True)
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        writer.start(str(tmp_path / f"out{number}")).awaitTermination()
+        return pq.read_table(tmp_path / f"out{number}")
+
+    assert run(1, products.select("product", "price"))["price"].to_pylist() == [2.0]
+    # when it is started again and needs another column in that place, or more of them, or other
+    # values, then its first row is answered from these.
+    assert run(2, products.select("product", "more"))["more"].to_pylist() == [2]
+    both = run(3, products.select("product", "more", "price"))
+    assert both.select(["more", "price"]).to_pylist() == [{"more": 3, "price": 4.0}]
+    dearer = products.selectExpr("product", "more", "price * 10 AS price")
+    assert run(4, dearer)["price"].to_pylist() == [50.0]
 
 
 def test_a_table_that_is_not_read_row_by_row_is_staged_as_a_whole(
@@ -199,7 +293,7 @@ def test_a_query_goes_on_with_rows_that_were_added(spark: SparkSession, tmp_path
         # when a file is added, with one more row of a key and the first of another,
         stage = tmp_path / "watersmeet-tables"
         (current,) = stage.glob("*.current")
-        versions = Versions(str(stage), current.stem)
+        versions = Versions(str(stage), current.stem, current.stem)
         before = versions.current()
         assert before is not None
         added = pa.table({"product": [1, 5000], "price": [100.0, 200.0]})

@@ -129,9 +129,9 @@ def _staged_again(
     """The table, staged, and its versions: it is staged anew every so many seconds."""
     staging = _staging(layout, inputs)
     known = staging.identity(inputs.table)
-    versions = Versions(inputs.folder, known.series)
+    versions = Versions(inputs.folder, known.series, known.table)
     staged = versions.current()
-    if known.known or staged is None or staged.size() is None:
+    if known.known or staged is None or not staged.intact():
         # Another query may have made a newer version than the files were listed for.
         staged = staging.stage(relisted(inputs.table), before=staged)
         versions.set(staged.version)

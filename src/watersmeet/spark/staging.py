@@ -20,6 +20,7 @@ staged in the same folder.
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import re
 import shutil
@@ -37,7 +38,7 @@ from pyspark.sql import types as T
 from watersmeet.errors import StagedTableError
 from watersmeet.operators.enrich.partitions import PartitionWriter
 from watersmeet.operators.enrich.source import Source, kept_layers
-from watersmeet.operators.enrich.staged import StagedTable, combine, shard_base
+from watersmeet.operators.enrich.staged import StagedTable, Versions, combine, shard_base
 from watersmeet.rows.columns import CODE, TIME
 from watersmeet.rows.layout import RowLayout
 from watersmeet.rows.shard import shard_numbers
@@ -55,6 +56,8 @@ _SHARD = "#shard"
 _WRITTEN = "shard int, folder string, rows long, bytes long, partitions int"
 #: The folders of tables, and of those that are being staged.
 _OURS = re.compile(r"[0-9a-f]{32}|\.[0-9a-f]{32}-[0-9a-f]{8}")
+#: The files that name the current version of a table.
+_CURRENT = re.compile(r"([0-9a-f]{32})\.current")
 
 
 @dataclass(frozen=True)
@@ -81,11 +84,11 @@ class Staging:
         )
 
     def stage(self, table: DataFrame, *, before: StagedTable | None = None) -> StagedTable:
-        """The table, staged now if it is not there; with what it shares with the version
+        """The table, staged now if it is not there as a whole; with what it shares with the version
         ``before`` it."""
         known = self.identity(table)
         staged = StagedTable(os.path.join(self.folder, known.version))
-        if staged.size() is not None:
+        if staged.intact():
             staged.touch()
             return staged
         shared = None
@@ -104,14 +107,14 @@ class Staging:
     def _shared(self, table: DataFrame, now: Source, before: StagedTable) -> StagedTable | None:
         """The table, in layers of which some are of the version before; None if there are none, or
         a file has changed meanwhile."""
-        known = {layer: layer.source() for layer in before.layers if layer.size() is not None}
+        known = {layer: layer.source() for layer in before.layers if layer.intact()}
         layers, anew = kept_layers(known, now)
         if not layers:
             return None
         if anew:
             added = Source(now.series, anew)
             layer = StagedTable(os.path.join(self.folder, version_of(added)))
-            if layer.size() is None:
+            if not layer.intact():
                 rows = only(table, anew)
                 if rows is None:
                     return None
@@ -123,7 +126,7 @@ class Staging:
 
     def _make(self, staged: StagedTable, write: Callable[[str], object]) -> None:
         """Write a version in a hidden folder, and give it its name."""
-        hidden = os.path.join(self.folder, f".{staged.version}-{uuid.uuid4().hex[:8]}")
+        hidden = _hidden(staged.folder)
         try:
             os.makedirs(hidden)
             remove_idle(self.folder)
@@ -173,14 +176,16 @@ def _said_by_task(text: str) -> str | None:
 
 
 def remove_idle(folder: str) -> None:
-    """Remove versions that belong to no query any more, and what failures have left. Anything
-    else in the folder is not ours."""
+    """Remove versions that belong to no query any more, the files that named them as current, and
+    what failures have left. Anything else in the folder is not ours."""
     with contextlib.suppress(OSError):
         for entry in os.scandir(folder):
-            if _OURS.fullmatch(entry.name):
-                with contextlib.suppress(OSError):
-                    if StagedTable(entry.path).idle():
-                        shutil.rmtree(entry.path, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                if _OURS.fullmatch(entry.name) and StagedTable(entry.path).idle():
+                    _remove(entry.path)
+                named = _CURRENT.fullmatch(entry.name)
+                if named and Versions(folder, named[1], named[1]).idle():
+                    os.unlink(entry.path)
 
 
 def _write(df: DataFrame, layout: RowLayout, folder: str, *, shards: int, partition: int) -> None:
@@ -198,6 +203,8 @@ def _write(df: DataFrame, layout: RowLayout, folder: str, *, shards: int, partit
     written = with_places(ordered).mapInArrow(_Write(folder, ids, partition), _WRITTEN).collect()
     for row in written:
         os.rename(row.folder, shard_base(folder, row.shard).rstrip("/"))
+    for left in glob.glob(os.path.join(glob.escape(folder), "*.*", "")):
+        shutil.rmtree(left, ignore_errors=True)  # of attempts of tasks that did not count
     empty = set(range(shards)) - {row.shard for row in written}
     for number in empty:
         PartitionWriter(shard_base(folder, number), partition).close()
@@ -211,15 +218,38 @@ def _write(df: DataFrame, layout: RowLayout, folder: str, *, shards: int, partit
     )
 
 
+def _hidden(folder: str) -> str:
+    """The path of a folder while nobody is to find it; no other one has it."""
+    return os.path.join(os.path.dirname(folder), f".{_name(folder)}-{uuid.uuid4().hex[:8]}")
+
+
+def _name(folder: str) -> str:
+    """The version that a folder is of, hidden or not.
+
+    >>> _name(f"/tables/{'a' * 32}") == _name(f"/tables/.{'a' * 32}-01234567") == "a" * 32
+    True
+    """
+    return os.path.basename(folder).removeprefix(".").partition("-")[0]
+
+
+def _remove(folder: str) -> None:
+    """Remove a folder. It is hidden first: while its files are deleted, or if that is not finished,
+    nobody finds a part of it."""
+    hidden = _hidden(folder)
+    os.rename(folder, hidden)
+    shutil.rmtree(hidden, ignore_errors=True)
+
+
 def _rename(hidden: str, staged: StagedTable) -> None:
     """Give a complete table its name, unless another query was faster. What is there without
-    being complete is of another format, or damaged."""
-    if staged.size() is None:
-        shutil.rmtree(staged.folder, ignore_errors=True)
+    being intact is of another format, or damaged."""
+    if not staged.intact():
+        with contextlib.suppress(OSError):
+            _remove(staged.folder)
     try:
         os.rename(hidden, staged.folder)
     except OSError:
-        if staged.size() is None:
+        if not staged.intact():
             raise
 
 

@@ -36,11 +36,14 @@ _UNKNOWN = re.compile(r"UDF|[Cc]urrent(Date|Time|Timestamp)|LocalTimestamp|Now\b
 @dataclass(frozen=True)
 class Identity:
     """``series`` names a table whatever it holds, ``version`` what it holds now. ``known``: can it
-    be told from another table of the same version that they hold the same? ``source`` is what its
-    rows are from, if each is from one file."""
+    be told from another table of the same version that they hold the same? If not, both names are
+    its owner's. ``table`` names what is read, as far as its query tells, and which columns of it,
+    whoever stages it in how many shards. ``source`` is what its rows are from, if each is from one
+    file."""
 
     series: str
     version: str
+    table: str
     known: bool
     source: Source | None = None
 
@@ -49,15 +52,21 @@ def identity(
     df: DataFrame, layout: RowLayout, *, shards: int, partition: int, owner: str
 ) -> Identity:
     """What names a table, and how it is staged. ``owner`` is whom it is staged for."""
-    made = FORMAT, layout, df.schema.json(), shards, partition
+    columns = FORMAT, layout, df.schema.json()
+    made = *columns, shards, partition
     read = _read_from(df)
     if read is None:
         own = _digest(made, owner)
-        return Identity(own, own, known=False)
+        try:
+            told = _text(df)
+        except Py4JError:
+            told = owner
+        return Identity(own, own, _digest(columns, told), known=False)
     text, files = read
     series = _digest(made, text)
     source = Source(series, files[0]) if is_by_row(_analyzed(df)) else None
-    return Identity(series, _version(series, files), known=True, source=source)
+    version, table = _version(series, files), _digest(columns, text)
+    return Identity(series, version, table, known=True, source=source)
 
 
 def version_of(source: Source) -> str:
@@ -96,13 +105,18 @@ def _read_from(df: DataFrame) -> tuple[str, list[frozenset[File]]] | None:
         leaves = leaves_of(plan)
         if not all(is_of_files(leaf) for leaf in leaves):
             return None
-        with _all_fields(df.sparkSession):
-            text = plan.canonicalized().toString()
+        text = _text(df)
         # The text of a relation does not say where its files are, nor how they are read.
         read = [read_as(leaf) for leaf in leaves], df.sparkSession.conf.get(_TIME_ZONE)
         return f"{text}{read}", [files_of(leaf) for leaf in leaves]
     except Py4JError:
         return None
+
+
+def _text(df: DataFrame) -> str:
+    """The text of the query of a table, whatever its columns are numbered."""
+    with _all_fields(df.sparkSession):
+        return str(_analyzed(df).canonicalized().toString())
 
 
 @contextmanager

@@ -91,7 +91,24 @@ def renewed(folder: str) -> LocalEnrich:
     return enrich
 
 
-CASES = {"wide": wide, "retried": retried, "renewed": renewed}
+def backlog(folder: str) -> LocalEnrich:
+    """The first micro-batch has four million rows, and the cache answers none of them. They
+    ask for all keys of the table, each ten times."""
+    enrich = started(folder, table(np.arange(NARROW), ["y" * 100] * NARROW))
+    step(enrich, [1])
+    keys = np.random.default_rng(1).permutation(np.tile(np.arange(NARROW), 10))
+    times = pa.array(np.zeros(len(keys), np.int64)).cast(INSTANT)
+    rows = pa.table({"key": keys, "pay": [""] * len(keys), "t": times}, STREAM)
+    encoded = enrich._encoded(0, rows)
+    del rows, keys, times
+    with growth() as grown:
+        found = sum(map(len, stepped(enrich, encoded)))
+    assert found == 10 * NARROW, "each row has a match"
+    print(grown[0], 0)
+    return enrich
+
+
+CASES = {"wide": wide, "retried": retried, "renewed": renewed, "backlog": backlog}
 
 if __name__ == "__main__":
     # What has been made is kept until here, so that no memory is given back while it is measured.

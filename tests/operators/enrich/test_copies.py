@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ from tests.operators.enrich.enrichment import Enrichment
 from tests.oracle import assert_same_rows
 from watersmeet.cost.disk_phase import Reading
 from watersmeet.operators.enrich.copies import Copies
+from watersmeet.operators.enrich.staged import stage
 from watersmeet.rows.shard import Shard
 from watersmeet.spec.enrich import EnrichTuning
 from watersmeet.state.cache import SegmentCache
@@ -54,6 +56,24 @@ def test_copies_that_are_lost_are_made_again(tmp_path: Path) -> None:
     assert local.counters.copied == 0
     assert_same_rows(local.batch(STREAM), first)
     assert local.counters.scanned == 0
+
+
+def test_copies_of_a_table_that_was_staged_before_under_the_same_path_are_not_used(
+    tmp_path: Path,
+) -> None:
+    # Given copies of some partitions of a table, which is deleted,
+    given = enrichment("scan")
+    local = given.start(str(tmp_path))
+    first = local.batch(STREAM.slice(0, 10))
+    assert 0 < local.counters.scanned < len(local.staged.shard(Shard()))
+    shutil.rmtree(local.staged.folder)
+    # when the same rows are staged again, those of a key in another order,
+    reverse = local._encoded(1, MASTER.take([*reversed(range(len(MASTER)))]))
+    partition = local.plan.policy.partition + 50
+    stage(reverse, local.staged.folder, shards=1, partition=partition)
+    # then no copy is mixed with the partitions that are there now.
+    assert_same_rows(local.batch(STREAM.slice(0, 10)), first)
+    assert local.counters.copied == 0
 
 
 @pytest.mark.parametrize("enough", [False, True])

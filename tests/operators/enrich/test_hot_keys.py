@@ -73,7 +73,7 @@ def test_without_a_folder_there_is_no_cache_and_counting_does_no_harm(
     HotKeys.write(files(tmp_path), "hot", codes, codes // codes, codes, master, partition=100)
     assert HotKeys.open(files(tmp_path), "hot") is None
     assert _counts(files(tmp_path), "hot", 3).tolist() == [0, 0, 0]
-    tally = Tally(None, None)
+    tally = Tally(None, None, limit=100)
     tally.note(codes, codes)
     assert [len(counted) for counted in tally.counts()] == [0, 0, 0]
     discard(files(tmp_path), "hot")
@@ -92,3 +92,15 @@ def test_keys_take_the_bytes_of_their_own_rows(tmp_path: Path) -> None:
     assert len(hot.partitions) > 2
     # A row has a code, an offset and a text: "2/0", "7/1" to "7/9", "7/10" to "7/30", "9/31".
     assert hot.sizes().tolist() == [15, 0, 9 * 15 + 21 * 16, 2 * 16]
+
+
+def test_no_more_codes_are_noted_than_there_is_room_for(tmp_path: Path) -> None:
+    tally = Tally(str(tmp_path / "came"), str(tmp_path / "barren"), limit=24)
+    for codes, barren in (([1, 2], [2]), ([2, 3], [3]), ([4], [4])):
+        tally.note(np.array(codes), barren=np.array(barren))
+    assert tally.full
+    # Those that were noted together are there together.
+    counted = [counted.tolist() for counted in tally.counts()]
+    assert counted == [[1, 2, 3], [1, 2, 1], [False, True, True]]
+    tally.clear()
+    assert not tally.full

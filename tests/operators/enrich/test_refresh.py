@@ -6,6 +6,7 @@ import random
 import shutil
 import tempfile
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -21,6 +22,7 @@ from tests.conformance.join import at, table
 from tests.conformance.strategies import INSTANT, examples, until_shown
 from tests.conformance.ways import Disturbance
 from tests.operators.enrich.enrichment import UNHURRIED, Enrichment, disturbed
+from watersmeet.operators.enrich.staged import Versions
 from watersmeet.operators.enrich.state import INCREMENTING, PHASE_OUT, SWITCHING
 from watersmeet.operators.enrich.step import Step
 from watersmeet.spec.enrich import ENRICH_TYPES
@@ -216,6 +218,66 @@ def test_rows_that_wait_are_answered_when_a_newer_version_is_empty(tmp_path: Pat
     assert {*versions(left)} == {None}
 
 
+def test_queries_that_refresh_one_table_may_do_so_at_the_same_time(tmp_path: Path) -> None:
+    # Given a version of a table that two threads of a driver have staged, for a query each,
+    several = Versions(str(tmp_path), "prices", "prices")
+
+    def make_current(number: int) -> None:
+        for turn in range(300):
+            several.set(f"{number}-{turn}")
+            assert several.current() is not None
+
+    # when both make theirs the current one, again and again, then neither is in the other's way.
+    with ThreadPoolExecutor(2) as threads:
+        for done in [threads.submit(make_current, number) for number in range(2)]:
+            done.result()
+    current = several.current()
+    assert current is not None
+    assert current.version in ("0-299", "1-299")
+    assert [path.name for path in tmp_path.iterdir()] == ["prices.current"]
+
+
+@pytest.mark.parametrize(
+    "columns", [["k", "brand", "price"], ["k", "price", "name"], ["k", "name", "price", "brand"]]
+)
+@pytest.mark.parametrize("cached", [False, True], ids=["", "cached"])
+def test_a_restart_with_other_columns_of_the_table_does_not_read_the_old_ones(
+    tmp_path: Path, columns: list[str], cached: bool
+) -> None:
+    # Given a table of which some columns are needed, and a row that waits for a newer version,
+    wide = pa.table({"k": [1, 2], "name": ["n1", "n2"], "price": [1.0, 2.0], "brand": ["b1", "b2"]})
+    further = {"policy": {} if cached else {"cache": 0}, "retry": "1 hour"}
+    local = changing(master=wide.select(["k", "name", "price"]), **further).start(str(tmp_path))
+    for second in range(4):
+        local.batch(rows([1, 1, 1, 50], second))
+    assert local.counters.hits == (3 if cached else 0)
+    # when the query starts again, and needs others, or these in another order,
+    again = changing(master=wide.select(columns), **further).start(str(tmp_path), restart=local)
+    found = again.batch(rows([1, 2, 2], 5))
+    # then it is answered from these from the first row on,
+    wanted = {row["k"]: row for row in wide.select(columns).to_pylist()}
+    assert found.select(columns).to_pylist() == [wanted[key] for key in found["k"].to_pylist()]
+    assert sorted(found["k"].to_pylist()) == [1, 2, 2]
+    # and from newer versions of them, which have the row that waits.
+    newer = pa.concat_tables([wide, wide.set_column(0, "k", pa.array([50, 51]))])
+    again.refresh(newer.select(columns))
+    again.batch(rows([1], 6))
+    assert sorted(again.batch(rows([1], 7))["k"].to_pylist()) == [1, 50, 50, 50, 50]
+
+
+def test_a_state_that_does_not_say_of_what_table_is_answered_from_the_one_of_the_start(
+    tmp_path: Path,
+) -> None:
+    local = changing().start(str(tmp_path))
+    local.batch(rows([1], 0))
+    state = local.run.state(0)
+    state.progress.table = None
+    state.commit()
+    other = local.stage(prices(1))
+    again = changing().start(str(tmp_path), restart=local, staged=other)
+    assert versions(again.batch(rows([1], 1))) == [1]
+
+
 # --- rows that are retried
 
 
@@ -270,6 +332,28 @@ def test_a_row_is_given_up_when_its_time_is_over_and_not_before(tmp_path: Path) 
     for second, left in ((59.999, 1), (60, 1), (60, 0)):
         local.batch(rows([1], second))
         assert local.counters.retried == left
+
+
+@pytest.mark.parametrize("how", ENRICH_TYPES)
+@pytest.mark.parametrize("further", [{"refresh": "1 minute"}, {"refresh": None, "max_wait": 2}])
+def test_rows_are_given_up_if_a_query_starts_again_without_retrying_them(
+    tmp_path: Path, how: str, further: dict[str, Any]
+) -> None:
+    # Given rows that are retried,
+    local = changing(how, retry="1 hour").start(str(tmp_path))
+    local.batch(rows([1, 50, 51], 0))
+    assert local.counters.retried == 2
+    # when the query starts again without `retry`,
+    again = changing(how, **further).start(str(tmp_path), restart=local)
+    found = again.batch(rows([2], 1))
+    # then they leave as rows without a match do, in the first step, once;
+    wanted = {"inner": [2], "left": [2, 50, 51], "semi": [2], "anti": [50, 51]}
+    assert sorted(found["k"].to_pylist()) == wanted[how]
+    assert (again.counters.retried, again.counters.given_up) == (0, 2)
+    # and further rows without a match are not retried, nor given up.
+    assert again.batch(rows([52], 2)).num_rows == (how in ("left", "anti"))
+    assert (again.counters.retried, again.counters.given_up) == (0, 0)
+    assert not again.run.state(0).waits
 
 
 def test_a_row_with_a_null_key_is_not_retried(tmp_path: Path) -> None:

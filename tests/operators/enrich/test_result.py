@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -12,11 +14,15 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given as random
 
+import watersmeet as wm
+from tests.conformance.join import Condition
 from tests.conformance.strategies import examples, until_shown
-from tests.operators.enrich.enrichment import Enrichment, Run, run, runs
+from tests.operators.enrich.enrichment import LESS, Enrichment, Run, run, runs
 from tests.oracle import assert_same_rows
+from watersmeet.operators.equi.sides import Sides
 from watersmeet.rows import encode, output
 from watersmeet.rows.encode import encoded
+from watersmeet.rows.output import Output
 from watersmeet.rows.shard import Shard
 from watersmeet.spec.enrich import ENRICH_TYPES
 from watersmeet.testing import LocalStream
@@ -51,6 +57,13 @@ def test_any_run_gives_what_the_oracle_gives(how: str) -> None:
     wanted = ("sought", "scanned", "copied", "skipped", "switching", "phase-out")
     wanted += ("hits", "waited", "hits in layers", "waited in layers", "hits of other shards")
     until_shown(check, lambda: all(shown[name] for name in wanted), f"all of {wanted}")
+
+
+def equal(a: pa.Table, b: pa.Table) -> pa.ChunkedArray:
+    return pc.equal(a["n"], b["n"])
+
+
+EQUAL = Condition("a.n = b.n", wm.predicate(equal, "a", "b", columns={"a": ["n"], "b": ["n"]}))
 
 
 @pytest.mark.parametrize("how", ENRICH_TYPES)
@@ -93,6 +106,38 @@ def test_a_key_with_very_many_master_rows_is_answered_in_pieces(tmp_path: Path) 
     found = pa.Table.from_batches(results)
     of_one = found.filter(pc.equal(found["n"], 1))["x"].to_numpy()
     assert np.array_equal(np.sort(of_one), np.flatnonzero(keys == 50))
+
+
+@pytest.mark.parametrize("how", ["semi", "anti"])
+@pytest.mark.parametrize("condition", [None, LESS, EQUAL], ids=["", "of most", "of one"])
+def test_rows_that_need_one_match_of_very_many_are_compared_with_few(
+    tmp_path: Path, how: str, condition: Condition | None
+) -> None:
+    # Given a key with a million master rows,
+    keys = np.full(1_000_000, 50)
+    master = pa.table({"k": keys, "n": np.arange(len(keys))})
+    given = Enrichment(
+        LocalStream(pa.schema([("k", pa.int64()), ("n", pa.int64())])),
+        master,
+        "k",
+        how=how,
+        where=condition,
+        policy={"resident": 0, "partition": 1 << 20},
+    )
+    local = given.start(str(tmp_path))
+    # when a thousand rows of it come,
+    stream = pa.table({"k": [50] * 1000, "n": [*range(1000)]})
+    pairs, pieces = [0], Output.pieces
+
+    def counted(output: Output, sides: Sides, **options: Any) -> Iterator[Sides]:
+        pairs[0] += len(sides[0][1]) if 1 in sides else 0
+        return pieces(output, sides, **options)
+
+    with mock.patch.object(Output, "pieces", counted):
+        found = local.batch(stream)
+    # then all are answered, and few of the billion pairs are made.
+    assert sorted(found["n"].to_pylist()) == ([*range(1000)] if how == "semi" else [])
+    assert pairs[0] <= (1000 if condition is None else 6_000_000)
 
 
 def test_wide_rows_of_both_sides_are_answered_in_pieces_of_bounded_size(

@@ -62,7 +62,7 @@ def answers(
     watch = watch or Stopwatch()
     matched = np.zeros(len(rows), dtype=np.bool_)
     widest = int(np.max(row_bytes(rows, np.arange(len(rows))), initial=0))
-    for master, mine, theirs in candidates(layout, rows, found):
+    for master, mine, theirs in candidates(layout, rows, found, matched):
         sides: Sides = {STREAM: (rows, mine), TABLE: (master.rows, theirs)}
         confirmed = layout.confirmed(sides, widest + master.widest)
         yield from watch.timed(_pairs(layout, confirmed, matched))

@@ -1,6 +1,8 @@
 """From where master rows are to pairs of a stream row and a master row with equal codes.
 
-Usually all master rows of a key are candidates. In a join *as of* a time, each stream row has one
+Usually all master rows of a key are candidates. Where it matters only whether there is a match, a
+stream row has no more of them once it has one: first each row gets a few, then those that have none
+yet get more and more. In a join *as of* a time, each stream row has one
 at most: the newest version of its key that is not newer than the row. Partitions are in the order
 of (code, time), so the versions of a key are in order too, through all partitions. They are looked
 at from the last partition to the first, and the first version that is found for a row is the
@@ -12,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from watersmeet.operators.enrich.layout import EnrichLayout
@@ -19,6 +22,9 @@ from watersmeet.operators.equi.keys import same_keys
 from watersmeet.rows.columns import TIME, Bools, Ints, Positions, times_of
 from watersmeet.state.probe import bisect, spread
 from watersmeet.state.segment import Segment
+
+#: A row that needs one match is first compared with so many master rows, if there is a condition.
+_FIRST = 16
 
 #: Master rows; positions of stream rows, and positions of master rows with equal codes.
 Candidates = tuple[Segment, Positions, Positions]
@@ -37,17 +43,43 @@ class Found:
 
 
 def candidates(
-    layout: EnrichLayout, rows: pa.RecordBatch, found: Iterable[Found]
+    layout: EnrichLayout, rows: pa.RecordBatch, found: Iterable[Found], matched: Bools
 ) -> Iterator[Candidates]:
     """The candidates of stream rows, in pieces. Partitions come in order; of a join as of a
-    time, backwards."""
+    time, backwards. Between two pieces, the caller notes which rows have ``matched``."""
     if layout.as_of:
         yield from _valid(layout, rows, found)
         return
     for there in found:
-        for row, place in spread(there.low, there.high, layout.output.piece_rows):
-            yield there.master, there.mine[row], place
-        del there  # so that its partition is not mapped any more when the next one is
+        pieces = _every(layout, there) if layout.pairs else _until_matched(layout, there, matched)
+        for row, place in pieces:
+            yield there.master, row, place
+        del there, pieces  # so that its partition is not mapped any more when the next one is
+
+
+def _every(layout: EnrichLayout, there: Found) -> Iterator[tuple[Positions, Positions]]:
+    """All pairs, in pieces."""
+    for row, place in spread(there.low, there.high, layout.output.piece_rows):
+        yield there.mine[row], place
+
+
+def _until_matched(
+    layout: EnrichLayout, there: Found, matched: Bools
+) -> Iterator[tuple[Positions, Positions]]:
+    """Pairs of each row until it has matched, in pieces."""
+    mine, low, high = there.mine, there.low, there.high
+    # Without a condition, the first master row of a code matches, unless keys only share it.
+    width = 1 if layout.predicate is None else _FIRST
+    while True:
+        left = (low < high) & ~matched[mine]
+        mine, low, high = mine[left], low[left], high[left]
+        if not len(mine):
+            return
+        # Few or many master rows: at most four times as many pairs are made as necessary.
+        until = np.minimum(low + width, high)
+        for row, place in spread(low, until, layout.output.piece_rows):
+            yield mine[row], place
+        low, width = until, 4 * width
 
 
 def _valid(

@@ -112,6 +112,16 @@ def partition_path(base: str, number: int) -> str:
     return f"{base}{number}.arrow"
 
 
+def is_partition(name: str) -> bool:
+    """Is this the name of a partition's file in a folder that is a base?
+
+    >>> [is_partition(name) for name in ("12.arrow", "index.arrow", "12.arrow.7.tmp")]
+    [True, False, False]
+    """
+    number, dot, suffix = name.partition(".")
+    return number.isdecimal() and (dot, suffix) == (".", "arrow")
+
+
 def write_file(path: str, rows: pa.RecordBatch) -> None:
     """Rows as an Arrow file; it is there as a whole or not at all."""
     temporary = f"{path}.{os.getpid()}.tmp"

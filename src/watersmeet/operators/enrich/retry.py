@@ -50,7 +50,7 @@ class Retry:
         in new segments: none of them is taken twice."""
         piece = self.layout.policy.piece
         gathering = Gathering(rows=1 << 31, size=piece)
-        for rows in self.state.retried.take(lambda rows: np.ones(len(rows), dtype=np.bool_)):
+        for rows in self.state.retried.take(_all):
             for part in sliced(rows.drop_columns([ARRIVED]), piece):
                 yield from gathering.add(part)
         yield from gathering.rest()
@@ -58,6 +58,12 @@ class Retry:
     def give_up(self) -> Iterator[pa.RecordBatch]:
         """The results of rows whose deadline the watermark has reached."""
         for rows in self.state.retried.take(self._over):
+            yield from self._given_up(rows.drop_columns([ARRIVED]), np.arange(len(rows)))
+
+    def give_up_all(self) -> Iterator[pa.RecordBatch]:
+        """The results of all rows that wait: the query was started again without retrying rows, so
+        nothing would ever look at them."""
+        for rows in self.state.retried.take(_all):
             yield from self._given_up(rows.drop_columns([ARRIVED]), np.arange(len(rows)))
 
     def _over(self, rows: pa.RecordBatch) -> Bools:
@@ -71,3 +77,7 @@ class Retry:
         self.counters.given_up += len(positions)
         if self.layout.preserved:
             yield from self.layout.output.alone(STREAM, rows, positions)
+
+
+def _all(rows: pa.RecordBatch) -> Bools:
+    return np.ones(len(rows), dtype=np.bool_)

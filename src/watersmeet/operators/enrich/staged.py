@@ -22,6 +22,7 @@ import json
 import math
 import os
 import time
+import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -29,7 +30,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from watersmeet.operators.enrich.partitions import PartitionWriter
+from watersmeet.operators.enrich.partitions import FILTER, INDEX, PartitionWriter, is_partition
 from watersmeet.operators.enrich.source import Source
 from watersmeet.operators.enrich.table import TableShard, unreadable
 from watersmeet.rows.columns import CODE, TIME, codes_of, times_of
@@ -58,10 +59,13 @@ _TOUCH_SECONDS = 60
 @dataclass(frozen=True)
 class Versions:
     """The versions of a table that changes, in the folder of all tables: a small file says which
-    one is current, and why the last attempt to make a newer one failed, if it did.
+    one is current, and why the last attempt to make a newer one failed, if it did. ``name`` names
+    that file. ``table`` says what they are versions of, as far as that can be told, and which
+    columns they have: these are stored by their position alone, so only a version of the same
+    ``table`` can be read in place of another one.
 
     >>> import tempfile
-    >>> versions = Versions(tempfile.mkdtemp(), "prices")
+    >>> versions = Versions(tempfile.mkdtemp(), "prices", "prices by product")
     >>> versions.current() is None
     True
     >>> versions.set("a1b2")
@@ -74,6 +78,7 @@ class Versions:
 
     folder: str
     name: str
+    table: str
 
     def current(self) -> StagedTable | None:
         """The current version, if there is one."""
@@ -96,6 +101,12 @@ class Versions:
         """The version of that name."""
         return StagedTable(os.path.join(self.folder, name))
 
+    def idle(self) -> bool:
+        """Was no version made current for long, and is the one that was gone?"""
+        current = self.current()
+        gone = current is None or not os.path.exists(current.folder)
+        return gone and time.time() - os.stat(self._path).st_mtime > IDLE_SECONDS
+
     @property
     def _path(self) -> str:
         return os.path.join(self.folder, f"{self.name}.current")
@@ -109,7 +120,8 @@ class Versions:
             return {}
 
     def _write(self, known: dict[str, str]) -> None:
-        temporary = f"{self._path}.{os.getpid()}.tmp"
+        # Several threads of a driver may refresh one table, for different queries.
+        temporary = f"{self._path}.{uuid.uuid4().hex}.tmp"
         with open(temporary, "w") as file:
             json.dump(known, file)
         os.replace(temporary, self._path)
@@ -158,6 +170,25 @@ class StagedTable:
         if any(part._summary().get("format") != FORMAT for part in self.parts):
             return None
         return TableSize(**self._summary()["size"])
+
+    def intact(self) -> bool:
+        """Is all there, every single file? A folder may have been deleted in part."""
+        return self.size() is not None and all(layer._has_its_files() for layer in self.layers)
+
+    def _has_its_files(self) -> bool:
+        """Has each shard of a layer its index and filter, and are there as many partitions as
+        were written? It takes a listing for each shard."""
+        size, partitions = self.size(), 0
+        assert size is not None, "a layer is complete"
+        try:
+            for number in range(size.shards):
+                names = {*os.listdir(shard_base(self.folder, number))}
+                if not {INDEX, FILTER} <= names:
+                    return False
+                partitions += sum(map(is_partition, names))
+        except FileNotFoundError:  # another error does not say that it is gone
+            return False
+        return partitions == size.partitions
 
     def complete(self, size: TableSize, layers: Sequence[StagedTable] = ()) -> None:
         """Note that all files are there; or, with ``layers``, that it is these."""

@@ -29,13 +29,18 @@ from watersmeet.state.store import Store
 #: What the migration of keys into the cache is doing (paper, algorithm 1, lines 5 to 7).
 INCREMENTING, SWITCHING, PHASE_OUT = "incrementing", "switching", "phase-out"
 
+#: The codes that are noted, to be counted, take this part of the memory that rows may wait in: so
+#: many as a cycle has rows of 16 bytes, and hardly any row takes less. But at least so many bytes.
+_TALLY, _LEAST_TALLY = 2, 1 << 16
+
 
 @dataclass
 class Progress:
     """Where a shard is. All of it is kept from step to step.
 
     ``step`` counts the steps. ``version`` is that of the table that the last one has used, and
-    ``newer`` the one that the next one uses, if it is to be another. ``cycle`` counts the cycles
+    ``newer`` the one that the next one uses, if it is to be another. ``table`` is what these are
+    versions of (:class:`.staged.Versions`), None if that is not known. ``cycle`` counts the cycles
     that have ended, ``phase`` is what the migration does; ``cursor`` is the next partition to
     read, ``pace`` how many a step reads (None: all that its rows need), and ``passed`` the part of
     the table whose turn it has been in this pass. ``volume`` is the
@@ -52,6 +57,7 @@ class Progress:
     step: int = 0
     version: str | None = None
     newer: str | None = None
+    table: str | None = None
     cycle: int = 0
     phase: str = INCREMENTING
     cursor: int = 0
@@ -97,12 +103,13 @@ class EnrichState(ShardState):
         self.waiting = Waiting(self.windows[0])
         self.retried = Waiting(self.windows[1])
         self.cached = (0, 0)
+        self._tally_limit = max(layout.policy.queue // _TALLY, _LEAST_TALLY)
 
     @property
     def tally(self) -> Tally:
         """How often keys came that are not cached."""
         path = self.cache.counts_path
-        return Tally(path(f"{self.name}-came"), path(f"{self.name}-barren"))
+        return Tally(path(f"{self.name}-came"), path(f"{self.name}-barren"), self._tally_limit)
 
     def keys_of(self, name: str) -> tuple[Ints, Ints] | None:
         """The codes in a cache, and how many master rows each has. None: two executions of a step

@@ -98,6 +98,7 @@ class Enrich:
     ) -> Iterator[pa.RecordBatch]:
         """Results of one micro-batch, in pieces."""
         staged = self._version(state)
+        state.progress.table = None if self.versions is None else self.versions.table
         staged.touch()
         table = staged.shard(state.shard)
         step = Step.begin(self.layout, table, staged.version, state, counters, watermark)
@@ -139,9 +140,11 @@ class Enrich:
 
     def _version(self, state: EnrichState) -> StagedTable:
         """The version that a step uses: of a table that changes, the one that the step before
-        has noted."""
-        noted = state.progress.newer or state.progress.version
-        if self.versions is None or noted is None:
+        has noted; unless that was a step of another query, with another table, or with other
+        columns of it."""
+        progress = state.progress
+        noted = progress.newer or progress.version
+        if self.versions is None or noted is None or progress.table != self.versions.table:
             return self.staged
         staged = self.versions.version(noted)
         if staged.size() is not None:
@@ -214,7 +217,9 @@ class Step:
 
     def results(self, chunks: Iterable[Chunk], watermark: int | None) -> Iterator[pa.RecordBatch]:
         """What new rows, and rows that wait, add to the result."""
-        if self.retry is not None and self.renewed:
+        if self.retry is None:
+            yield from Retry(self.layout, self.state, self.counters, watermark).give_up_all()
+        elif self.renewed:
             for rows in self.retry.again():
                 yield from self._answer(rows)
         # What the cache does not answer is gathered, so that few partitions are read twice.

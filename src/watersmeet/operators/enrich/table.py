@@ -36,8 +36,8 @@ from watersmeet.rows.shard import Shard, numbers_of
 from watersmeet.state.segment import Segment
 
 #: A process keeps the indexes of this many layers, those that it has opened last: more than a table
-#: has shards.
-_KEPT = 256
+#: has in all of its shards.
+_KEPT = 2048
 _INDEXES: OrderedDict[tuple[str, int], Layer] = OrderedDict()
 
 #: Where a file cannot be read by mapping it, a scan reads this many bytes at a time.
@@ -55,9 +55,11 @@ Touched = Literal["some", "most", "all"]
 @dataclass(frozen=True)
 class Layer:
     """Partitions in the order of their codes. ``spent`` is what this process has spent on seeks in
-    each, in nanoseconds (:mod:`.copies`)."""
+    each, in nanoseconds (:mod:`.copies`), and ``written`` when the index was, in nanoseconds since
+    1970."""
 
     base: str
+    written: int
     rows: Ints
     memory: Ints
     bytes: Ints
@@ -78,17 +80,18 @@ class Layer:
             raise unreadable(base + INDEX, error) from error
         kept = _INDEXES.pop((base, written), None)
         if kept is None:
-            kept = cls._read(base)
+            kept = cls._read(base, written)
         _INDEXES[base, written] = kept
         if len(_INDEXES) > _KEPT:
             _INDEXES.popitem(last=False)
         return kept
 
     @classmethod
-    def _read(cls, base: str) -> Layer:
+    def _read(cls, base: str, written: int) -> Layer:
         index = _mapped(base + INDEX)
         columns = {name: index.column(name).to_numpy() for name in index.schema.names}
-        return cls(base=base, filter=_bits(base), spent=np.zeros(len(index)), **columns)
+        spent = np.zeros(len(index))
+        return cls(base=base, written=written, filter=_bits(base), spent=spent, **columns)
 
     def __len__(self) -> int:
         """The number of partitions."""
@@ -96,8 +99,9 @@ class Layer:
 
     @cached_property
     def name(self) -> str:
-        """What names it among the layers of all tables."""
-        return hashlib.sha256(self.base.encode()).hexdigest()[:32]
+        """What names it among the layers of all tables, and among those that were staged under the
+        same path before: these may have had the same rows in other partitions."""
+        return hashlib.sha256(f"{self.base} {self.written}".encode()).hexdigest()[:32]
 
     def homes(self, codes: Ints) -> tuple[Ints, Ints]:
         """The partitions that may hold each code: from the first to before the last. They are

@@ -5,6 +5,10 @@ wait, and those that do leave when their partition is read. So their codes are n
 answered. A tally may be lost: it decides which keys are cached, never a result.
 
 Codes of keys that turned out to have no master row are noted a second time, apart.
+
+**Bounded.** A micro-batch may have any number of rows, as the first one of a backlog. So no more is
+noted when the file has reached its limit, which has room for the rows of a cycle. What is there by
+then is a sample: it has all codes of whole pieces of rows, and pieces are cut as rows come.
 """
 
 from __future__ import annotations
@@ -21,11 +25,11 @@ from watersmeet.rows.columns import Ints
 @dataclass(frozen=True)
 class Tally:
     """Two files: of the codes that ``came``, and of those that are ``barren``. None: there can be
-    no file, and nothing is counted.
+    no file, and nothing is counted. Nothing is noted any more when ``limit`` bytes have come.
 
     >>> import tempfile
     >>> folder = tempfile.mkdtemp()
-    >>> tally = Tally(f"{folder}/came", f"{folder}/barren")
+    >>> tally = Tally(f"{folder}/came", f"{folder}/barren", limit=100)
     >>> tally.note(np.array([7, 5, 7]), barren=np.array([5]))
     >>> [counted.tolist() for counted in tally.counts()]
     [[5, 7], [1, 2], [True, False]]
@@ -36,10 +40,21 @@ class Tally:
 
     came: str | None
     barren: str | None
+    limit: int
+
+    @property
+    def full(self) -> bool:
+        """Is nothing noted any more?"""
+        try:
+            return self.came is not None and os.path.getsize(self.came) >= self.limit
+        except OSError:
+            return False
 
     def note(self, codes: Ints, barren: Ints) -> None:
         """Note the codes of rows that the disk phase has answered, and of those without any
         master row."""
+        if self.full:
+            return
         for path, noted in ((self.came, codes), (self.barren, barren)):
             if path is not None and len(noted):
                 with contextlib.suppress(OSError), open(path, "ab", opener=_private) as file:
@@ -49,8 +64,15 @@ class Tally:
         """Each code that was noted, in order, how often it came, and whether it has no master
         row."""
         noted, barren = _read(self.came), _read(self.barren)
-        codes, counts = np.unique(noted, return_counts=True)
-        return codes, counts, np.isin(codes, barren)
+        # In place, as a copy of all of them takes as much memory as they do.
+        noted.sort()
+        barren.sort()
+        starts = np.flatnonzero(np.append(True, noted[1:] != noted[:-1])) if len(noted) else noted
+        codes, counts = noted[starts], np.diff(starts, append=len(noted))
+        del noted, starts
+        if not len(barren):
+            return codes, counts, np.zeros(len(codes), dtype=np.bool_)
+        return codes, counts, barren.take(np.searchsorted(barren, codes), mode="clip") == codes
 
     def clear(self) -> None:
         """Begin anew."""

@@ -81,7 +81,8 @@ def _reading(plan: EnrichPlan) -> Node:
         "seek": "sought: read only where the wanted keys are (as asked for)",
     }[access]
     costs = (
-        "what they cost is in the metrics: seek_ns for a key; read_us for a megabyte, and find_ns"
+        "what they cost is measured only while the query runs, and is in the metrics: seek_ns for "
+        "a key; read_us for a megabyte, and find_ns"
     )
     measured = [Node(f"{costs} for a key in it")] if access == "auto" else []
     return Node(
