@@ -92,7 +92,6 @@ def _session(folder: Path, master: str) -> SparkSession:
         # A kill while the first offsets are written leaves a file that Spark takes for another's.
         .config("spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart", "false")
         .config("spark.executorEnv.PYTHONPATH", os.environ["PYTHONPATH"])
-        .config("spark.python.unix.domain.socket.enabled", str(master == LOCAL).lower())
     )
     spark = wm.configure(builder).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")

@@ -27,7 +27,6 @@ def test_a_local_session_has_what_a_join_needs(spark: SparkSession) -> None:
     assert {name: spark.conf.get(name) for name in SETTINGS} == SETTINGS
     assert spark.sparkContext.master == "local[2]"
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
-    assert spark.conf.get("spark.python.unix.domain.socket.enabled") == "true"
 
 
 def test_a_local_session_without_java_says_what_is_needed(tmp_path: Path) -> None:

@@ -122,8 +122,6 @@ def local_session(
         .config("spark.shuffle.compress", "false")
         .config("spark.sql.shuffle.partitions", str(threads))
         .config("spark.ui.showConsoleProgress", "false")
-        # Over a TCP socket, a task that sends little waits 40 ms for an acknowledgement.
-        .config("spark.python.unix.domain.socket.enabled", str(os.name == "posix").lower())
     )
     builder = configure(builder)
     for setting, value in config.items():
