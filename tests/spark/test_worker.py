@@ -46,6 +46,24 @@ def test_a_worker_sends_over_tcp_without_waiting() -> None:
         assert waits(jvm)
 
 
+@pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="needs Linux")
+def test_rows_are_acknowledged_as_they_come() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()),
+        server.accept()[0] as sock,
+    ):
+        quick = []
+
+        def task() -> None:
+            for _ in worker.promptly(iter([1, 2])):
+                quick.append(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK))
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)  # as Linux does
+
+        in_a_worker(sock, task)
+        assert quick == [1, 1]
+
+
 def test_a_unix_socket_has_nothing_to_set() -> None:
     one, other = socket.socketpair()
     with one, other:

@@ -32,7 +32,7 @@ from watersmeet.rows.widths import sliced
 from watersmeet.spark.places import PLACE_BYTES, without_places
 from watersmeet.spark.python import Travelling
 from watersmeet.spark.shards import ids_in_task, reach_in_task, slices_in_task
-from watersmeet.spark.worker import settle
+from watersmeet.spark.worker import promptly, settle
 
 #: What travels to an operator; the event time leaves before it gets there.
 CAPSULE = T.StructType(
@@ -78,7 +78,7 @@ class Pack(Travelling):
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         settle()
-        yield from self.in_task()._capsules_of(batches)
+        yield from self.in_task()._capsules_of(promptly(batches))
 
     def in_task(self) -> Pack:
         """The same, as the query needs it that this task belongs to."""

@@ -36,7 +36,7 @@ from watersmeet.spark.places import with_places, without_places
 from watersmeet.spark.python import Travelling, briefly
 from watersmeet.spark.query import segment_cache
 from watersmeet.spark.start_check import watch
-from watersmeet.spark.worker import settle
+from watersmeet.spark.worker import promptly, settle
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.store import MemoryStore
 
@@ -95,7 +95,7 @@ class InPlace(Travelling):
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         settle()
-        yield from briefly(self._step(batches))
+        yield from briefly(self._step(promptly(batches)))
 
     def _step(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         began = time.perf_counter()

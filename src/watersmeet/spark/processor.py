@@ -27,7 +27,7 @@ from watersmeet.spark.frames import to_frame
 from watersmeet.spark.python import Travelling, briefly
 from watersmeet.spark.shards import ids_in_task, reach_in_task
 from watersmeet.spark.store import SparkStore, declared
-from watersmeet.spark.worker import acknowledge, settle
+from watersmeet.spark.worker import acknowledge, promptly, settle
 from watersmeet.state.cache import SegmentCache
 
 if TYPE_CHECKING:
@@ -85,7 +85,9 @@ class Processor(Travelling, StatefulProcessor):
     def handleInputRows(
         self, key: Any, rows: Iterator[DataFrameLike], timerValues: TimerValues
     ) -> Iterator[DataFrameLike]:
-        yield from briefly(self._step(key[0], self._chunks(rows), timerValues, fired=None))
+        yield from briefly(
+            self._step(key[0], self._chunks(promptly(rows)), timerValues, fired=None)
+        )
 
     def handleExpiredTimer(
         self, key: Any, timerValues: TimerValues, expiredTimerInfo: ExpiredTimerInfo

@@ -7,8 +7,12 @@ import ctypes
 import gc
 import socket
 import sys
+from collections.abc import Iterator
 from functools import cache
 from types import FrameType
+from typing import TypeVar
+
+Received = TypeVar("Received")
 
 #: What a worker keeps of the memory that it has freed, and up to which size it keeps a piece.
 KEPT_BYTES, LARGEST_KEPT = 64 << 20, 16 << 20
@@ -52,6 +56,13 @@ def acknowledge() -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if hasattr(socket, "TCP_QUICKACK"):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+
+
+def promptly(received: Iterator[Received]) -> Iterator[Received]:
+    """The same things, as the JVM sends them; each is acknowledged as soon as it has come."""
+    for each in received:
+        acknowledge()
+        yield each
 
 
 def _connection() -> socket.socket | None:
