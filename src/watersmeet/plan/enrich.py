@@ -43,7 +43,7 @@ from watersmeet.spec.output import OutputColumn
 from watersmeet.spec.stream import StreamSpec
 
 #: What is handled at a time is this part of what a running shard may use.
-_PIECES, _PIECES_IN_PLACE = 16, 32
+_PIECES, _PIECES_IN_PLACE = 20, 32
 #: A partition of the table takes about so many bytes: a larger one takes longer to scan, smaller
 #: ones are more files to open, a third of a millisecond each. It is mapped while it is read, so
 #: it takes at most half of what a running shard may use, and what no waiting rows take.
