@@ -109,7 +109,7 @@ def test_memory_is_divided_once() -> None:
     kept = policy.shards * policy.resident
     assert policy.cache + policy.queue == policy.resident
     assert kept == planned.memory // 2
-    assert 2 * 16 * policy.piece == planned.memory // 2
+    assert 2 * 20 * policy.piece == planned.memory // 2
     # In place, two processes share the pages of the table, whatever its shards.
     for shards in (1, 4, 200):
         policy = enrich_policy(planned, shards=shards, cores=2, wakes=True, hosts=1)
@@ -185,7 +185,7 @@ inner enrichment of views from products (streaming)
 │  ├─ cache: 32 MB in each shard; a key is cached if its master rows take less memory than its """
         """stream rows of one cycle
 │  ├─ rows that wait: 32 MB in each shard
-│  ├─ new rows, results and copies: pieces of 4 MB
+│  ├─ new rows, results and copies: pieces of 3.2 MB
 │  └─ a table of up to 128 MB is kept as a whole
 ├─ shards: 2, by a hash of the key, for stream and table
 └─ event time: `seen` stays the event time; rows leave before they are late"""
