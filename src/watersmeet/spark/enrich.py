@@ -19,6 +19,7 @@ from watersmeet.errors import PlanError
 from watersmeet.operators.enrich.layout import STREAM, TABLE, EnrichLayout, lay_out
 from watersmeet.operators.enrich.staged import StagedTable, Versions
 from watersmeet.operators.enrich.step import Enrich
+from watersmeet.rows.columns import TIME
 from watersmeet.rows.predicate import Predicate
 from watersmeet.rows.route import ByKey
 from watersmeet.spark.encode import encoded
@@ -74,10 +75,8 @@ def build(
         return Enrich(layout.on(shards), staged, versions)
 
     if policy.in_place:
-        given = _with_watermark(inputs.stream, stream.time, delay)
-        results = answered_in_place(
-            encoded(given, rows), operator, schema, name=spec.name, unique=unique
-        )
+        given = _with_watermark(encoded(inputs.stream, rows), delay)
+        results = answered_in_place(given, operator, schema, name=spec.name, unique=unique)
     else:
         results = run(
             [Source(encoded(inputs.stream, rows), ByKey(), delay)],
@@ -222,11 +221,12 @@ def hosts(spark: SparkSession) -> int:
     return 1 if on_this_machine(spark) else spark.sparkContext.defaultParallelism
 
 
-def _with_watermark(rows: DataFrame, time: str | None, delay: int | None) -> DataFrame:
-    """The rows, with a watermark that stays so many microseconds behind their time, if any."""
-    if time is None or delay is None:
+def _with_watermark(rows: DataFrame, delay: int | None) -> DataFrame:
+    """Encoded rows, with a watermark that stays so many microseconds behind their time, if any.
+    (Behind the encoding, as Spark then encodes rows while it reads them, and copies them once.)"""
+    if delay is None:
         return rows
-    return rows.withWatermark(quoted(time), f"{durations.milliseconds(delay)} milliseconds")
+    return rows.withWatermark(quoted(TIME), f"{durations.milliseconds(delay)} milliseconds")
 
 
 def _with_event_time(spec: EnrichSpec, results: DataFrame) -> DataFrame:
