@@ -301,6 +301,7 @@ def plan(
     emit_punctuations: bool = False,
     tuning: Tuning | None = None,
     event_time: str | None = None,
+    hold: Duration | None = None,
 ) -> Plan:
     """Plan a join without running it; takes what :func:`join` takes."""
     _check_list(streams)
@@ -325,12 +326,13 @@ def plan(
         emit_punctuations=emit_punctuations,
         tuning=tuning,
         event_time=event_time,
+        hold=hold,
     )
     if budget is not None and budget.memory is not None:
         sizes.check_meant(budget.memory, argument="budget: memory")
     spark, spec = streams[0].df.sparkSession, planned.spec
     session.check(spark)
-    if spec.streaming and spec.event_time is not None and spec.hold:
+    if spec.streaming and spec.hold:
         session.check_holding(spark, spec.event_time)
     _warn_of_crowding(planned)
     _warn_of_lacking_times(spec)
@@ -428,6 +430,9 @@ def join(*args: Any, **kwargs: Any) -> DataFrame:
         in the same query waits that much longer. In an outer join, name a stream that is
         preserved (of a full join ``"greatest"``): rows without a row of the stream that is named
         have a null ``event_time``, and a window drops them.
+    hold
+        How much further Spark's watermark is held back, for a join that follows in the same query
+        and has ``event_time`` too: by the window that it names.
 
     Returns
     -------

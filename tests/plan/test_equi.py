@@ -769,6 +769,27 @@ def test_what_is_held_back_is_what_delays_are_longer_by() -> None:
     assert held - alone == durations.milliseconds(spec.hold) == 2
 
 
+def test_a_join_may_hold_the_watermark_back_for_one_that_follows() -> None:
+    # Given a join that holds it back for an hour more than it needs,
+    first = plan(how="left", within="5 minutes", event_time="views", hold="1 hour")
+    assert first.hold == 65 * MINUTE
+    # when its result is joined again, it is ahead by that hour: windows up to that may be named.
+    seen = replace(VIEWS, watermarked=True, ahead=60 * MINUTE)
+    assert plan(seen, CLICKS, how="left", within="1 hour", event_time="views").hold == 60 * MINUTE
+    longer = {"how": "left", "within": "61 minutes", "event_time": "views"}
+    assert "hold='1 h 1 min' to that one" in refusal(TimeColumnError, seen, CLICKS, **longer)
+    # What is held back for a third join counts too.
+    for_third = {"how": "left", "within": "1 hour", "event_time": "views", "hold": "1 second"}
+    assert "hold='1 h 1 s' to that one" in refusal(TimeColumnError, seen, CLICKS, **for_third)
+
+
+def test_a_watermark_is_held_back_for_others_only_if_there_is_an_event_time_to_go_on_with() -> None:
+    message = refusal(TimeColumnError, how="left", hold="1 hour")
+    assert "hold='1 h' holds Spark's watermark back for a join that follows" in message
+    assert "event_time='views'" in message
+    assert plan(how="inner", hold="1 hour").hold == 60 * MINUTE
+
+
 def test_in_a_left_join_of_many_streams_others_may_be_behind_by_the_first_window_too() -> None:
     within = {"views": "5 minutes", "clicks": "1 minute", "sales": "0 seconds"}
     for event_time, hold in (("greatest", 5), ("views", 5), ("clicks", 6), ("sales", 5)):

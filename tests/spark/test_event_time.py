@@ -196,6 +196,53 @@ def seen_at(spark: SparkSession, folder: Path, how: str) -> pa.Table:
     return pa.table({"ad": rows.column("ad"), "seen_at": times})
 
 
+def test_windows_behind_two_outer_joins_are_those_of_sparks_own(
+    spark: SparkSession, folder: Path
+) -> None:
+    # Given a left join, a left join behind it, and rows counted by minute behind both,
+    first = wm.join(
+        [stream(spark, folder, "views", "viewed"), stream(spark, folder, "clicks", "clicked")],
+        on="ad",
+        within=WITHIN,
+        how="left",
+        event_time="views",
+        hold="30 seconds",
+    )
+    seen = wm.stream(
+        first.select("ad", "event_time").where("ad is not null"), "seen", time="event_time"
+    )
+    sales = stream(spark, folder, "sales", "sold")
+    chain = wm.join([seen, sales], on="ad", within="30 seconds", how="left", event_time="seen")
+    # when they run, and Spark's own joins of the same rows,
+    ours = run(minutes(chain, "event_time"))
+    named = {
+        name: read(spark, folder / name).withWatermark(time, DELAY).alias(name)
+        for name, time in (("views", "viewed"), ("clicks", "clicked"), ("sales", "sold"))
+    }
+    clicked = (
+        f"views.ad = clicks.ad AND clicked >= viewed - INTERVAL {CLICK_WAITS} SECONDS "
+        f"AND clicked <= viewed + INTERVAL {VIEW_WAITS} SECONDS"
+    )
+    sold = (
+        "seen.ad = sales.ad AND sold >= viewed - INTERVAL 30 SECONDS "
+        "AND sold <= viewed + INTERVAL 30 SECONDS"
+    )
+    viewed = named["views"].where("ad is not null")
+    native_seen = viewed.join(named["clicks"], F.expr(clicked), "left").select("views.ad", "viewed")
+    native = native_seen.alias("seen").join(named["sales"], F.expr(sold), "left")
+    # then all windows are the same, with all rows.
+    assert ours.num_rows >= 6
+    assert_same_rows(ours, run(minutes(native, "viewed")))
+
+
+def test_rows_from_elsewhere_need_not_be_ahead(spark: SparkSession, folder: Path) -> None:
+    left = [stream(spark, folder, "views", "viewed"), stream(spark, folder, "clicks", "clicked")]
+    given = {"on": "ad", "within": WITHIN, "how": "left", "event_time": "views", "hold": "1 hour"}
+    joined = wm.join(left, **given).select("ad", "event_time")
+    assert wm.stream(joined.where("ad > 3"), "seen", time="event_time").spec.ahead == 3600 * SECOND
+    assert wm.stream(joined.union(joined), "seen", time="event_time").spec.ahead == 0
+
+
 @pytest.mark.parametrize("how", ["inner", "left"])
 def test_a_watermark_behind_a_join_ends_the_query_at_its_start(
     spark: SparkSession, folder: Path, how: str

@@ -27,7 +27,7 @@ from watersmeet.errors import (
 from watersmeet.plan.arguments import by_stream, check_flag, one_of, refuse_tuning
 from watersmeet.plan.backend import Backend
 from watersmeet.plan.budget import checked_budget
-from watersmeet.plan.event_time import check_hold, event_time_of
+from watersmeet.plan.event_time import check_hold, event_time_of, further_of
 from watersmeet.plan.join import (
     JoinPlan,
     all_of,
@@ -80,6 +80,7 @@ def equi_spec(
     emit_punctuations: bool = False,
     tuning: Tuning | None = None,
     event_time: str | None = None,
+    hold: object = None,
     unlimited: Sequence[str] = (),
 ) -> EquiSpec:
     """The spec of an equality join of streams; or what is wrong with the call.
@@ -121,6 +122,7 @@ def equi_spec(
         emit_punctuations=emit_punctuations,
         tuning=_tuning(streams, tuning),
         event_time=event_time_of(streams, how, event_time),
+        further=further_of(hold),
     )
     check_hold(spec)
     return replace(spec, output=result_columns(spec))

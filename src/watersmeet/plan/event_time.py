@@ -31,6 +31,12 @@ with the window W, matches e only if s + W >= e > v', and it expires when s + W 
 have probed; so it had not expired in the step before. A match has the greatest time of a row at
 e > v' and one that was not late, so it is above v' too: what follows the second join gets every
 row.
+
+A join that is held back itself can follow too, if the first one was held back further than it
+needs: by H + F, for what follows. Then w = v + H + F, and its results have times above v' + F: they
+are *ahead* by F. So the second join may work by v + F, or less, as it did by v above: its own hold
+H2 <= F makes it work by v + H2, by which none of those rows is late, and its results are above
+v' + H2 - H2 = v' again, or further ahead if its hold has a part for others too.
 """
 
 from __future__ import annotations
@@ -60,6 +66,11 @@ def event_time_of(streams: Sequence[StreamSpec], how: str, given: object) -> str
         f"event_time={given!r} is none of {', '.join(map(repr, shown))}: name the stream whose "
         f"time is the result's.{did_you_mean(str(given), shown)}"
     )
+
+
+def further_of(given: object) -> int:
+    """How much further Spark's watermark is held back, in microseconds."""
+    return 0 if given is None else durations.parse(given, argument="hold")
 
 
 def _check_timed(streams: Sequence[StreamSpec], given: str) -> None:
@@ -97,15 +108,21 @@ def unmatched_without_time(spec: JoinSpec) -> str | None:
 
 def check_hold(spec: JoinSpec) -> None:
     """Can Spark's watermark be held back for this join?"""
-    if not spec.streaming or spec.event_time is None:
+    if not spec.streaming:
         return
+    if spec.further and not spec.carries_event_time:
+        raise TimeColumnError(
+            f"hold={durations.format(spec.further)!r} holds Spark's watermark back for a join that "
+            "follows, but this join's result has no event time to go on with. Give "
+            f"event_time={suggested(spec)!r} too."
+        )
     if None in spec.held_windows:
         raise WindowError(
             f"event_time={spec.event_time!r}: without `within`, nothing says how far behind the "
             "watermark the times of results may be. Give within=..., or leave event_time out."
         )
-    own = [stream for stream in spec.streams if stream.watermarked]
-    if own and spec.hold:
+    own = [stream for stream in spec.streams if stream.watermarked and stream.ahead < spec.hold]
+    if own:
         delays = " and ".join(
             f"{stream.name}, {durations.format(stream.delay or 0)}" for stream in own
         )
@@ -113,6 +130,5 @@ def check_hold(spec: JoinSpec) -> None:
             f"event_time={spec.event_time!r} holds Spark's watermark back by "
             f"{durations.format(spec.hold)}, and that of a stream that brings its own cannot be "
             f"({delays}). Give delay=... to wm.stream instead of withWatermark; or, if the stream "
-            "comes out of another join, leave event_time out, and write this result to a table or "
-            "topic that another query reads."
+            f"comes out of another join, give hold={durations.format(spec.hold)!r} to that one."
         )

@@ -20,7 +20,7 @@ from watersmeet.errors import (
 from watersmeet.plan.arguments import check_flag, one_of, refuse_tuning
 from watersmeet.plan.backend import Backend
 from watersmeet.plan.budget import checked_budget
-from watersmeet.plan.event_time import check_hold, event_time_of
+from watersmeet.plan.event_time import check_hold, event_time_of, further_of
 from watersmeet.plan.join import (
     JoinPlan,
     all_of,
@@ -79,6 +79,7 @@ def ring_spec(
     emit_punctuations: bool = False,
     tuning: Tuning | None = None,
     event_time: str | None = None,
+    hold: object = None,
     unlimited: Sequence[str] = (),
 ) -> RingSpec:
     """The spec of a join without a key; or what is wrong with the call. ``conditions`` are what
@@ -106,6 +107,7 @@ def ring_spec(
         conditions=tuple(conditions),
         tuning=_checked_tuning(streams, tuning),
         event_time=event_time_of(streams, how, event_time),
+        further=further_of(hold),
     )
     check_hold(spec)
     return replace(spec, output=result_columns(spec))

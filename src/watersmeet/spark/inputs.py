@@ -14,11 +14,13 @@ from watersmeet import durations
 from watersmeet.errors import PlanError, PunctuationError, TimeColumnError
 from watersmeet.spark.classic import refuse_connect
 from watersmeet.spark.counters import REPORT
-from watersmeet.spark.watermarks import BEHIND, JOIN, SETS, following
+from watersmeet.spark.watermarks import BEHIND, JOIN, SETS, following, straight_from_join
 from watersmeet.spec.stream import Column, Punctuation, StreamSpec, check_expected
 
 #: Where Spark notes that a column carries a watermark.
 WATERMARK = "spark.watermarkDelayMs"
+#: Where a join of ours notes how far the times of its result are ahead of what is late.
+AHEAD = "watersmeet.aheadMs"
 
 
 def describe(
@@ -70,6 +72,7 @@ def describe(
         time=time,
         delay=lag if own is None else own,
         watermarked=own is not None,
+        ahead=0 if own is None or time is None else _ahead(df, time),
         rows_per_second=rows_per_second,
         distinct_keys=distinct_keys,
     )
@@ -97,10 +100,22 @@ def watermark_delay(df: DataFrame, column: str) -> int | None:
     """The delay, in microseconds, of the watermark that a column carries, if it does. (Files that
     were written from such a column keep its metadata: a query that reads them has no watermark by
     that alone.)"""
+    return _noted(df, column, WATERMARK)
+
+
+def _ahead(df: DataFrame, column: str) -> int:
+    """How far a column's times are ahead of what is late, in microseconds, by what the join says
+    that the rows come out of. Rows from elsewhere, as of a union, need not be."""
+    noted = _noted(df, column, AHEAD)
+    return noted if noted is not None and straight_from_join(_analyzed(df)) else 0
+
+
+def _noted(df: DataFrame, column: str, what: str) -> int | None:
+    """What is noted of a column, as milliseconds; in microseconds."""
     named = [field for field in df.schema if field.name == column]
     for field in named or [f for f in df.schema if f.name.lower() == column.lower()]:
-        if WATERMARK in field.metadata:
-            return int(field.metadata[WATERMARK]) * 1000
+        if what in field.metadata:
+            return int(field.metadata[what]) * 1000
     return None
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import types as T
 from watersmeet import durations
 from watersmeet.spark.arrow import arrow_schema
 from watersmeet.spark.encode import spark_type
-from watersmeet.spark.inputs import WATERMARK, quoted
+from watersmeet.spark.inputs import AHEAD, WATERMARK, quoted
 from watersmeet.spec.join import JoinSpec
 from watersmeet.spec.output import EVENT_TIME
 from watersmeet.spec.stream import StreamSpec
@@ -43,7 +43,10 @@ def with_event_time(spec: JoinSpec, results: DataFrame) -> DataFrame:
     after the join in the same query can use the watermark."""
     if not spec.streaming or not spec.carries_event_time:
         return results
-    metadata = {WATERMARK: durations.milliseconds(spec.delay + spec.hold)}
+    metadata = {
+        WATERMARK: durations.milliseconds(spec.delay + spec.hold),
+        AHEAD: durations.milliseconds(spec.further),
+    }
     marked = F.col(EVENT_TIME).alias(EVENT_TIME, metadata=metadata)
     others = [F.col(quoted(column.name)) for column in spec.output if column.name != EVENT_TIME]
     return results.select(*others, marked)

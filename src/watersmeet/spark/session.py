@@ -174,7 +174,7 @@ def _silence(spark: SparkSession) -> None:
         log4j.core.config.Configurator.setLevel(logger, log4j.Level.ERROR)
 
 
-def check_holding(spark: SparkSession, event_time: str) -> None:
+def check_holding(spark: SparkSession, event_time: str | None) -> None:
     """Refuse a session in which Spark's watermark cannot be held back for a join: with the greatest
     of all streams' watermarks it is not behind the join's own, but that of another stream."""
     policy = str(spark.conf.get(_WATERMARKS, "min")).lower()

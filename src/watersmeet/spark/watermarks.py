@@ -39,6 +39,15 @@ def behind_join(plan: Any) -> str | None:
     return _behind_join(plan, None) if -1 < text.find(SETS) < text.rfind(JOIN) else None
 
 
+def straight_from_join(plan: Any) -> bool:
+    """Are the rows of a plan some of those of a join of ours, and no others?"""
+    while not _is_join(plan):
+        if str(plan.nodeName()) not in ("Project", "Filter", "SubqueryAlias"):
+            return False
+        [plan] = _children(plan)
+    return True
+
+
 def _following(plan: Any) -> list[str]:
     longest: list[str] = max(map(_following, _children(plan)), key=len, default=[])
     return [_column(plan), *longest] if _sets(plan) else longest

@@ -50,7 +50,8 @@ class JoinSpec:
     ``name`` is how metrics and the Spark UI call it. ``windows[i]`` is how long a row of stream i
     waits for a later one (None: for ever). ``unbounded`` tells whether nothing bounds the state.
     ``event_time`` says whose time is the result's: a stream's, by name, or the greatest; None: an
-    inner join's is the greatest, other joins have none.
+    inner join's is the greatest, other joins have none. ``further`` is how much further than this
+    join needs Spark's watermark is held back, for a join that follows, in microseconds.
     """
 
     name: str
@@ -63,6 +64,7 @@ class JoinSpec:
     budget: Budget | None
     goal: str
     event_time: str | None = field(default=None, kw_only=True)
+    further: int = field(default=0, kw_only=True)
 
     @property
     def streaming(self) -> bool:
@@ -107,11 +109,11 @@ class JoinSpec:
 
     @property
     def hold(self) -> int:
-        """How far Spark's watermark is held back behind the join's own, in microseconds. It is
-        in whole milliseconds, as watermarks are, so that what is added to a stream's delay is
-        what the join takes off again."""
+        """How far Spark's watermark is held back behind the join's own, in microseconds: as far
+        as results may be behind that, and ``further``. It is in whole milliseconds, as watermarks
+        are, so that what is added to a stream's delay is what the join takes off again."""
         longest = max((window or 0 for window in self.held_windows), default=0)
-        return durations.milliseconds(longest) * 1000
+        return (durations.milliseconds(longest) + durations.milliseconds(self.further)) * 1000
 
 
 def preserved_by(how: str, streams: int) -> tuple[bool, ...]:

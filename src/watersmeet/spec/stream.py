@@ -45,7 +45,8 @@ class StreamSpec:
 
     ``delay`` is how far the watermark stays behind the greatest time seen;
     ``watermarked`` says that the stream brought its own Spark watermark (then
-    ``delay`` is that watermark's). ``rows_per_second`` and ``distinct_keys`` are what the user
+    ``delay`` is that watermark's), and ``ahead`` how far its rows surely are ahead of what is late
+    by it, in microseconds. ``rows_per_second`` and ``distinct_keys`` are what the user
     expects, if given: they feed estimates only, never a result.
 
     ``unique``, ``arrival`` and ``punctuation`` are what the stream promises about its keys:
@@ -59,6 +60,7 @@ class StreamSpec:
     time: str | None = None
     delay: int | None = None
     watermarked: bool = False
+    ahead: int = 0
     rows_per_second: float | None = None
     distinct_keys: float | None = None
     unique: bool = False

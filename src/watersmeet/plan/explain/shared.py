@@ -85,6 +85,11 @@ def _flush(spec: JoinSpec) -> list[Node]:
     ]
 
 
+def _for_others(spec: JoinSpec) -> str:
+    further = durations.format(spec.further)
+    return f", {further} of it for a join that follows" if spec.further else ""
+
+
 def event_time(spec: JoinSpec) -> Node:
     if spec.carries_event_time:
         use = (
@@ -100,8 +105,8 @@ def event_time(spec: JoinSpec) -> Node:
             held = durations.format(spec.hold)
             nodes.append(
                 Node(
-                    f"Spark's watermark is held back by {held}: what follows waits that much "
-                    "longer; the join does not"
+                    f"Spark's watermark is held back by {held}{_for_others(spec)}: what follows "
+                    "waits that much longer; the join does not"
                 )
             )
         lacking = unmatched_without_time(spec)
