@@ -214,3 +214,48 @@ def test_explain_of_rows_that_are_answered_in_place() -> None:
     assert "cache: 32 MB in each process" in text
     assert "rows that wait" not in text
     assert "shards" not in text
+
+
+def test_explain_of_a_table_that_is_refreshed() -> None:
+    text = explained(how="left", refresh="10 minutes", version="of")
+    assert "every 10 min products is read again, and staged anew unless it is known to be" in text
+    assert "a newer version takes effect between two micro-batches with rows" in text
+    assert "each row is answered from one version, which `of` names" in text
+    assert "rows are answered in the micro-batch in which they come" in text
+    assert "unmatched rows of views: emitted as soon as that is known, with nulls" in text
+    assert "the watermark stays behind" not in text
+    assert "read again" not in explained()
+
+
+@pytest.mark.parametrize(
+    ("how", "given_up"),
+    [
+        ("left", "in the second case they are emitted with nulls for products"),
+        ("anti", "in the second case they are emitted\n"),
+        ("inner", "in the second case they are dropped, and counted as `given_up`"),
+        ("semi", "in the second case they are dropped, and counted as `given_up`"),
+    ],
+)
+@pytest.mark.parametrize("max_wait", [None, "5 batches"])
+def test_explain_of_rows_that_are_retried(how: str, given_up: str, max_wait: str | None) -> None:
+    text = explained(how=how, refresh="10 minutes", retry="1 hour", max_wait=max_wait)
+    at_once = "rows that have a match are answered in the micro-batch in which they come"
+    assert (at_once in text) == (max_wait is None)
+    assert ("after 5 micro-batches at most" in text) == (max_wait is not None)
+    assert "unmatched rows of views: kept in the state until a newer version of products" in text
+    assert "a row has come that is newer by 1 h 10 s (retry and delay)" in text
+    assert given_up in text
+    assert "as soon as that is known" not in text
+    assert "`seen` stays the event time" in text
+    assert "the watermark stays behind the newest row by 1 h 10 s (retry and delay)" in text
+
+
+def test_explain_of_event_time_that_does_not_go_on() -> None:
+    own = replace(VIEWS, watermarked=True)
+    text = explained(stream=own, how="left", refresh="10 minutes", retry="1 hour")
+    assert "`seen` does not stay the event time: retried rows leave late" in text
+    assert "the watermark stays behind" not in text
+    assert "newer by 1 h 10 s (retry and delay)" in text
+    assert "`seen` stays the event time" in explained(stream=own, refresh="10 minutes")
+    batch = explained(stream=replace(VIEWS, streaming=False))
+    assert "event time: `seen` is a plain column in a batch" in batch

@@ -15,10 +15,11 @@ def branches(plan: EnrichPlan) -> list[Node]:
         _condition(plan.spec),
         keys(plan.spec),
         _table(plan),
+        *_refreshing(plan.spec),
         _reading(plan),
         _answers(plan),
         _memory(plan),
-        *_unmatched(plan.spec),
+        *(_unmatched(plan.spec) if plan.spec.retry is None else _retried(plan.spec)),
         _tasks(plan),
         _event_time(plan.spec),
     ]
@@ -71,6 +72,23 @@ def _table(plan: EnrichPlan) -> Node:
     return Node(f"table {table.name}: {len(table.columns)} columns", nodes)
 
 
+def _refreshing(spec: EnrichSpec) -> list[Node]:
+    """What becomes of a table that changes."""
+    if spec.refresh is None:
+        return []
+    named = "" if spec.version is None else f", which `{spec.version}` names"
+    return [
+        Node(
+            f"every {durations.format(spec.refresh)} {spec.streams[1].name} is read again, and "
+            "staged anew unless it is known to be the same",
+            [
+                Node("a newer version takes effect between two micro-batches with rows"),
+                Node(f"each row is answered from one version{named}"),
+            ],
+        )
+    ]
+
+
 def _reading(plan: EnrichPlan) -> Node:
     """How partitions are read."""
     access, copies = plan.spec.tuned.access, plan.policy.copies
@@ -97,13 +115,14 @@ def _reading(plan: EnrichPlan) -> Node:
 
 def _answers(plan: EnrichPlan) -> Node:
     """When a row is answered."""
-    spec, policy = plan.spec, plan.policy
-    if spec.max_wait is None:
-        return Node("rows are answered in the micro-batch in which they come")
+    spec, policy, wait = plan.spec, plan.policy, plan.spec.max_wait
+    rows = "rows" if spec.retry is None else "rows that have a match"
+    at_once = f"{rows} are answered in the micro-batch in which they come"
+    if wait is None:
+        return Node(at_once)
     if not policy.wakes:
         why = "a batch run has one" if not spec.streaming else "Spark runs none without data"
-        return Node(f"rows are answered in the micro-batch in which they come ({why})")
-    wait = spec.max_wait
+        return Node(f"{at_once} ({why})")
     if wait.batches is not None:
         longest = f"{wait.batches} micro-batch{'' if wait.batches == 1 else 'es'}"
     else:
@@ -117,7 +136,7 @@ def _answers(plan: EnrichPlan) -> Node:
         shard = -(-plan.size.partitions // policy.shards)
         each = max(1, -(-shard // wait.batches))
         nodes.append(Node(f"so a step of a shard reads {each:,} of {shard:,} partitions or more"))
-    return Node("rows are answered", nodes)
+    return Node(f"{rows} are answered", nodes)
 
 
 def _memory(plan: EnrichPlan) -> Node:
@@ -154,10 +173,46 @@ def _unmatched(spec: EnrichSpec) -> list[Node]:
     return [Node(f"unmatched rows of {stream.name}: emitted as soon as that is known{nulls}")]
 
 
+def _retried(spec: EnrichSpec) -> list[Node]:
+    """What becomes of rows without a match that are retried."""
+    stream, table = spec.streams
+    gone = {
+        "left": f"emitted with nulls for {table.name}",
+        "anti": "emitted",
+    }.get(spec.how, "dropped, and counted as `given_up`")
+    return [
+        Node(
+            f"unmatched rows of {stream.name}: kept in the state until a newer version of "
+            f"{table.name} has a match, or until a row has come that is newer by {_retry(spec)}",
+            [
+                Node(f"in the second case they are {gone}"),
+                Node("while the stream pauses, nothing happens to them: they need further rows"),
+                Node("a row with a null key is not kept"),
+            ],
+        )
+    ]
+
+
+def _retry(spec: EnrichSpec) -> str:
+    """How much newer a row must be for one without a match to be given up."""
+    retry, delay = spec.retry or 0, spec.streams[0].delay or 0
+    return f"{durations.format(retry + delay)} (retry and delay)"
+
+
 def _event_time(spec: EnrichSpec) -> Node:
-    stream = spec.streams[0]
-    if stream.time is None:
-        return Node(f"event time: none, as {stream.name} has no time")
-    return Node(
-        f"event time: `{stream.time}` stays the event time; rows leave before they are late"
-    )
+    time = spec.streams[0].time
+    if time is None:
+        return Node(f"event time: none, as {spec.streams[0].name} has no time")
+    if not spec.timers:
+        return Node(f"event time: `{time}` is a plain column in a batch")
+    if not spec.time_goes_on:
+        return Node(
+            f"event time: `{time}` does not stay the event time: retried rows leave late for the "
+            "stream's own watermark, and nothing can hold that back",
+            [Node("it does if wm.stream sets the watermark, by delay=, and not withWatermark")],
+        )
+    held = []
+    if spec.retry is not None:
+        behind = f"the watermark stays behind the newest row by {_retry(spec)}"
+        held = [Node(f"{behind}: windows that follow close that much later")]
+    return Node(f"event time: `{time}` stays the event time; rows leave before they are late", held)
