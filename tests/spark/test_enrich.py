@@ -167,6 +167,21 @@ def test_rows_may_wait_and_none_is_left_waiting(
     assert steps[-1].rows == 0
 
 
+def test_a_single_micro_batch_that_would_leave_rows_waiting_is_refused(
+    spark: SparkSession, tmp_path: Path, stage: str
+) -> None:
+    stream = as_stream(spark, tmp_path / "views", views(1))
+    given = as_table(spark, tmp_path / "products", products())
+
+    def run_once(max_wait: str | None) -> None:
+        rich = wm.enrich(stream, given, on="product", max_wait=max_wait, stage=stage)
+        rich.writeStream.format("noop").trigger(once=True).start().awaitTermination()
+
+    with pytest.raises(StreamingQueryException, match=r"max_wait would stay.*availableNow=True"):
+        run_once("6 batches")
+    run_once(None)
+
+
 def test_a_query_that_starts_again_finds_its_table_and_its_rows(
     spark: SparkSession, tmp_path: Path, stage: str
 ) -> None:
