@@ -217,13 +217,13 @@ def test_a_checkpoint_keeps_its_number_of_shards(
     batches, master = views(6), products()
     as_table(spark, tmp_path / "products", master)
 
-    def planned(session: SparkSession, how: EnrichHow = "left") -> wm.Enrichment:
+    def planned(
+        session: SparkSession, how: EnrichHow = "left", max_wait: str | None = "9 batches"
+    ) -> wm.Enrichment:
         streamed = read(session, tmp_path / "views")
         stream = wm.stream(streamed, "views", time="seen", delay="10 seconds")
         given = session.read.parquet(str(tmp_path / "products"))
-        return wm.plan_enrich(
-            stream, given, on="product", how=how, max_wait="9 batches", stage=stage
-        )
+        return wm.plan_enrich(stream, given, on="product", how=how, max_wait=max_wait, stage=stage)
 
     def query(session: SparkSession) -> StreamingQuery:
         return to_files(small(planned(session)).dataframe(), tmp_path)
@@ -247,6 +247,9 @@ def test_a_checkpoint_keeps_its_number_of_shards(
         planned(other, "inner").check(str(tmp_path / "checkpoint"))
     with pytest.raises(StreamingQueryException, match="join type: was left enrichment, now inner"):
         to_files(planned(other, "inner").dataframe(), tmp_path)
+    # So is the same one, when it is checked, if it keeps no state any more.
+    with pytest.raises(wm.errors.StateError, match="Give one of them, or start"):
+        planned(other, max_wait=None).check(str(tmp_path / "checkpoint"))
 
 
 def test_queries_over_one_table_share_it_and_others_do_not(
@@ -511,9 +514,19 @@ def test_a_staged_table_that_is_gone_is_said_and_made_again(
     shutil.rmtree(stage)
     with pytest.raises(StreamingQueryException, match="staged table"):
         to_files(enriched, tmp_path)
-    to_files(wm.enrich(stream, given, on="product", stage=stage), tmp_path)
+    planned = wm.plan_enrich(stream, given, on="product", stage=stage)
+    to_files(planned.dataframe(), tmp_path)
     found = table(spark.read.parquet(str(tmp_path / "out")))
     assert_same_rows(found, expected(batches, master))
+    # Its checkpoint fits, but not if it is to keep state from now on.
+    checkpoint = str(tmp_path / "checkpoint")
+    planned.check(checkpoint)
+    stateful = wm.plan_enrich(stream, given, on="product", max_wait=5, stage=stage)
+    with pytest.raises(wm.errors.StateError, match="written by a query that keeps no state"):
+        stateful.check(checkpoint)
+    write(tmp_path / "views", batches, first=1)
+    with pytest.raises(StreamingQueryException, match="STREAMING_STATEFUL_OPERATOR"):
+        to_files(stateful.dataframe(), tmp_path)
 
 
 def test_a_query_without_rows_keeps_its_table(
