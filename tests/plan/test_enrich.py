@@ -177,6 +177,9 @@ inner enrichment of views from products (streaming)
 ├─ disk phase
 │  ├─ each partition is sought (only where the wanted keys are) or scanned (as a whole), """
         """whichever is cheaper for the keys that are wanted of it, by what both have cost so far
+│  │  ├─ expected: sought for up to 323 keys of a partition of 32 MB, scanned for more
+│  │  │  └─ if to seek a key takes 100 us and to read a gigabyte one second, as on a """
+        """solid-state disk; what is in memory already is sought
 │  │  └─ what they cost is measured only while the query runs, and is in the metrics: seek_ns """
         """for a key; read_us for a megabyte, and find_ns for a key in it
 │  └─ partitions that cannot have a key, by their bounds and filters, are not read
@@ -259,3 +262,50 @@ def test_explain_of_event_time_that_does_not_go_on() -> None:
     assert "`seen` stays the event time" in explained(stream=own, refresh="10 minutes")
     batch = explained(stream=replace(VIEWS, streaming=False))
     assert "event time: `seen` is a plain column in a batch" in batch
+
+
+LARGE = TableSize(shards=2, rows=5_000_000, bytes=600_000_000, partitions=20)
+
+
+@pytest.mark.parametrize(
+    ("known", "max_wait", "expected"),
+    [
+        (
+            {"rows_per_second": 1000},
+            None,
+            "asked for 50 keys at a time on average, or fewer: sought",
+        ),
+        ({"rows_per_second": 1000}, 5, "asked for 250 keys at a time on average, or fewer: sought"),
+        (
+            {"rows_per_second": 1000},
+            "1 minute",
+            "3,000 keys at a time on average, or fewer: scanned, unless",
+        ),
+        (
+            {"rows_per_second": 1e6},
+            None,
+            "50,000 keys at a time on average, or fewer: scanned, unless",
+        ),
+        (
+            {"rows_per_second": 1e6, "distinct_keys": 2000},
+            None,
+            "100 keys at a time on average, or fewer: s",
+        ),
+    ],
+)
+def test_explain_says_which_way_of_reading_is_expected(
+    known: dict[str, float], max_wait: object, expected: str
+) -> None:
+    text = explained(LARGE, stream=replace(VIEWS, **known), max_wait=max_wait)  # type: ignore[arg-type]
+    assert "expected: sought for up to 303 keys of a partition of 30 MB, scanned for more" in text
+    assert "rows/s in micro-batches of a second" in text
+    assert expected in text
+
+
+def test_explain_expects_nothing_that_it_does_not_know() -> None:
+    assert "rows/s" not in explained(LARGE)
+    asked = explained(LARGE, tuning=EnrichTuning(access="scan"))
+    assert "scanned: read as a whole (as asked for)" in asked
+    assert "expected" not in asked
+    fits = explained(TableSize(shards=2, rows=1000, bytes=100_000, partitions=2))
+    assert "expected: sought, as the table stays in memory" in fits

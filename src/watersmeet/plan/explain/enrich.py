@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 from watersmeet import durations, sizes
+from watersmeet.cost.disk_phase import ASSUMED, most_sought
 from watersmeet.plan.enrich import EnrichPlan
 from watersmeet.plan.explain.shared import crowded, keys
 from watersmeet.plan.explain.tree import Node
@@ -98,19 +101,64 @@ def _reading(plan: EnrichPlan) -> Node:
         "scan": "scanned: read as a whole (as asked for)",
         "seek": "sought: read only where the wanted keys are (as asked for)",
     }[access]
-    costs = (
+    costs = Node(
         "what they cost is measured only while the query runs, and is in the metrics: seek_ns for "
-        "a key; read_us for a megabyte, and find_ns"
+        "a key; read_us for a megabyte, and find_ns for a key in it"
     )
-    measured = [Node(f"{costs} for a key in it")] if access == "auto" else []
     return Node(
         "disk phase",
         [
-            Node(f"each partition is {how}", measured),
+            Node(f"each partition is {how}", [*_expected(plan), costs] if access == "auto" else []),
             Node("partitions that cannot have a key, by their bounds and filters, are not read"),
             *([Node("a host keeps copies of the partitions that it reads")] if copies else []),
         ],
     )
+
+
+def _expected(plan: EnrichPlan) -> list[Node]:
+    """Which way of reading the cost model expects, before anything is measured, and why."""
+    if _fits(plan):
+        return [Node("expected: sought, as the table stays in memory, where a scan saves nothing")]
+    size, stream = plan.size, plan.spec.streams[0]
+    most = most_sought(_partition_bytes(plan), ASSUMED)
+    nodes = [
+        Node(
+            f"expected: sought for up to {most:,} keys of a partition of "
+            f"{sizes.format(_partition_bytes(plan))}, scanned for more",
+            [
+                Node(
+                    "if to seek a key takes 100 us and to read a gigabyte one second, as on a "
+                    "solid-state disk; what is in memory already is sought"
+                )
+            ],
+        )
+    ]
+    if size is not None and stream.rows_per_second is not None:
+        keys = min(stream.rows_per_second * _seconds(plan), stream.distinct_keys or math.inf)
+        asked = math.ceil(keys / max(size.partitions, 1))
+        way = "sought" if asked <= most else "scanned, unless the cache answers most of them"
+        nodes.append(
+            Node(
+                f"with {stream.rows_per_second:,g} rows/s in micro-batches of a second, a "
+                f"partition is asked for {asked:,} keys at a time on average, or fewer: {way}"
+            )
+        )
+    return nodes
+
+
+def _partition_bytes(plan: EnrichPlan) -> float:
+    """The bytes of a partition: the mean, or, if the table is not staged, what they are to be."""
+    size = plan.size
+    return plan.policy.partition if size is None else size.bytes / max(size.partitions, 1)
+
+
+def _seconds(plan: EnrichPlan) -> float:
+    """Of how many seconds a partition is asked for the rows, at most, if a micro-batch takes one:
+    those that wait for it are answered together."""
+    wait = plan.spec.max_wait
+    if wait is None or not plan.policy.wakes:
+        return 1.0
+    return max(1.0, wait.batches or (wait.microseconds or 0) / 1e6)
 
 
 def _answers(plan: EnrichPlan) -> Node:
@@ -141,12 +189,11 @@ def _answers(plan: EnrichPlan) -> Node:
 
 def _memory(plan: EnrichPlan) -> Node:
     spec, policy = plan.spec, plan.policy
-    whole = policy.resident if policy.in_place else policy.resident * policy.shards
     where = "process" if policy.in_place else "shard"
     each = f"{sizes.format(spec.memory)} for the query"
     if not policy.in_place:
         each += f", of which {sizes.format(policy.resident)} are kept by each shard"
-    if plan.size is not None and plan.size.bytes <= whole * 0.8:
+    if _fits(plan):
         return Node(f"memory: {each}: the table fits, so this is a main-memory join")
     nodes = [
         Node(
@@ -160,9 +207,20 @@ def _memory(plan: EnrichPlan) -> Node:
         nodes.append(Node(f"rows that wait: {sizes.format(policy.queue)} in each shard"))
     nodes += [
         Node(f"new rows, results and copies: pieces of {sizes.format(policy.piece)}"),
-        Node(f"a table of up to {sizes.format(whole)} is kept as a whole"),
+        Node(f"a table of up to {sizes.format(_whole(plan))} is kept as a whole"),
     ]
     return Node(f"memory: {each}", nodes)
+
+
+def _whole(plan: EnrichPlan) -> int:
+    """The bytes of a table that is kept in memory as a whole."""
+    policy = plan.policy
+    return policy.resident if policy.in_place else policy.resident * policy.shards
+
+
+def _fits(plan: EnrichPlan) -> bool:
+    """Is the table kept in memory as a whole, even if its shards differ in size?"""
+    return plan.size is not None and plan.size.bytes <= _whole(plan) * 0.8
 
 
 def _unmatched(spec: EnrichSpec) -> list[Node]:
