@@ -25,7 +25,7 @@ from watersmeet.plan.streams import check_name, with_time
 from watersmeet.spark import enrich as enriched
 from watersmeet.spark import equi, ring, session
 from watersmeet.spark.backend import SparkBackend
-from watersmeet.spark.checkpoint import Checkpoint
+from watersmeet.spark.checkpoint import Checkpoint, check_in_place
 from watersmeet.spark.checkpoint import check as check_checkpoint
 from watersmeet.spark.inputs import check_punctuation, describe
 from watersmeet.spark.result import result_schema
@@ -130,13 +130,14 @@ class Enrichment:
     def check(self, checkpoint: str) -> None:
         """Raise a StateError if the query that has used this ``checkpointLocation`` was another
         one, which must be stopped; as :meth:`Plan.check`. (Rows that are answered in place leave
-        no state: there is nothing to compare.)"""
+        no state: then only state of this very enrichment is refused.)"""
         plan = self.plan
-        if plan.policy.in_place:
-            return
         layout = enriched.layout_of(plan.spec, plan.policy, plan.predicate, self.inputs)
-        spark = self.inputs.stream.sparkSession
-        check_checkpoint(Checkpoint(spark, checkpoint), [layout.fingerprint])
+        written = Checkpoint(self.inputs.stream.sparkSession, checkpoint)
+        if plan.policy.in_place:
+            check_in_place(written, layout.fingerprint)
+        else:
+            check_checkpoint(written, [layout.fingerprint])
 
     def dataframe(self) -> DataFrame:
         """The enriched stream, as a DataFrame. The table is staged now, unless it is there."""

@@ -177,6 +177,9 @@ inner enrichment of views from products (streaming)
 ├─ disk phase
 │  ├─ each partition is sought (only where the wanted keys are) or scanned (as a whole), """
         """whichever is cheaper for the keys that are wanted of it, by what both have cost so far
+│  │  ├─ expected: sought for up to 323 keys of a partition of 32 MB, scanned for more
+│  │  │  └─ if to seek a key takes 100 us and to read a gigabyte one second, as on a """
+        """solid-state disk; what is in memory already is sought
 │  │  └─ what they cost is measured only while the query runs, and is in the metrics: seek_ns """
         """for a key; read_us for a megabyte, and find_ns for a key in it
 │  └─ partitions that cannot have a key, by their bounds and filters, are not read
@@ -214,3 +217,95 @@ def test_explain_of_rows_that_are_answered_in_place() -> None:
     assert "cache: 32 MB in each process" in text
     assert "rows that wait" not in text
     assert "shards" not in text
+
+
+def test_explain_of_a_table_that_is_refreshed() -> None:
+    text = explained(how="left", refresh="10 minutes", version="of")
+    assert "every 10 min products is read again, and staged anew unless it is known to be" in text
+    assert "a newer version takes effect between two micro-batches with rows" in text
+    assert "each row is answered from one version, which `of` names" in text
+    assert "rows are answered in the micro-batch in which they come" in text
+    assert "unmatched rows of views: emitted as soon as that is known, with nulls" in text
+    assert "the watermark stays behind" not in text
+    assert "read again" not in explained()
+
+
+@pytest.mark.parametrize(
+    ("how", "given_up"),
+    [
+        ("left", "in the second case they are emitted with nulls for products"),
+        ("anti", "in the second case they are emitted\n"),
+        ("inner", "in the second case they are dropped, and counted as `given_up`"),
+        ("semi", "in the second case they are dropped, and counted as `given_up`"),
+    ],
+)
+@pytest.mark.parametrize("max_wait", [None, "5 batches"])
+def test_explain_of_rows_that_are_retried(how: str, given_up: str, max_wait: str | None) -> None:
+    text = explained(how=how, refresh="10 minutes", retry="1 hour", max_wait=max_wait)
+    at_once = "rows that have a match are answered in the micro-batch in which they come"
+    assert (at_once in text) == (max_wait is None)
+    assert ("after 5 micro-batches at most" in text) == (max_wait is not None)
+    assert "unmatched rows of views: kept in the state until a newer version of products" in text
+    assert "a row has come that is newer by 1 h 10 s (retry and delay)" in text
+    assert given_up in text
+    assert "as soon as that is known" not in text
+    assert "`seen` stays the event time" in text
+    assert "the watermark stays behind the newest row by 1 h 10 s (retry and delay)" in text
+
+
+def test_explain_of_event_time_that_does_not_go_on() -> None:
+    own = replace(VIEWS, watermarked=True)
+    text = explained(stream=own, how="left", refresh="10 minutes", retry="1 hour")
+    assert "`seen` does not stay the event time: retried rows leave late" in text
+    assert "the watermark stays behind" not in text
+    assert "newer by 1 h 10 s (retry and delay)" in text
+    assert "`seen` stays the event time" in explained(stream=own, refresh="10 minutes")
+    batch = explained(stream=replace(VIEWS, streaming=False))
+    assert "event time: `seen` is a plain column in a batch" in batch
+
+
+LARGE = TableSize(shards=2, rows=5_000_000, bytes=600_000_000, partitions=20)
+
+
+@pytest.mark.parametrize(
+    ("known", "max_wait", "expected"),
+    [
+        (
+            {"rows_per_second": 1000},
+            None,
+            "asked for 50 keys at a time on average, or fewer: sought",
+        ),
+        ({"rows_per_second": 1000}, 5, "asked for 250 keys at a time on average, or fewer: sought"),
+        (
+            {"rows_per_second": 1000},
+            "1 minute",
+            "3,000 keys at a time on average, or fewer: scanned, unless",
+        ),
+        (
+            {"rows_per_second": 1e6},
+            None,
+            "50,000 keys at a time on average, or fewer: scanned, unless",
+        ),
+        (
+            {"rows_per_second": 1e6, "distinct_keys": 2000},
+            None,
+            "100 keys at a time on average, or fewer: s",
+        ),
+    ],
+)
+def test_explain_says_which_way_of_reading_is_expected(
+    known: dict[str, float], max_wait: object, expected: str
+) -> None:
+    text = explained(LARGE, stream=replace(VIEWS, **known), max_wait=max_wait)  # type: ignore[arg-type]
+    assert "expected: sought for up to 303 keys of a partition of 30 MB, scanned for more" in text
+    assert "rows/s in micro-batches of a second" in text
+    assert expected in text
+
+
+def test_explain_expects_nothing_that_it_does_not_know() -> None:
+    assert "rows/s" not in explained(LARGE)
+    asked = explained(LARGE, tuning=EnrichTuning(access="scan"))
+    assert "scanned: read as a whole (as asked for)" in asked
+    assert "expected" not in asked
+    fits = explained(TableSize(shards=2, rows=1000, bytes=100_000, partitions=2))
+    assert "expected: sought, as the table stays in memory" in fits

@@ -10,6 +10,8 @@ import threading
 import time
 import warnings
 from dataclasses import replace
+from decimal import Decimal
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +169,21 @@ def test_rows_may_wait_and_none_is_left_waiting(
     assert steps[-1].rows == 0
 
 
+def test_a_single_micro_batch_that_would_leave_rows_waiting_is_refused(
+    spark: SparkSession, tmp_path: Path, stage: str
+) -> None:
+    stream = as_stream(spark, tmp_path / "views", views(1))
+    given = as_table(spark, tmp_path / "products", products())
+
+    def run_once(max_wait: str | None) -> None:
+        rich = wm.enrich(stream, given, on="product", max_wait=max_wait, stage=stage)
+        rich.writeStream.format("noop").trigger(once=True).start().awaitTermination()
+
+    with pytest.raises(StreamingQueryException, match=r"max_wait would stay.*availableNow=True"):
+        run_once("6 batches")
+    run_once(None)
+
+
 def test_a_query_that_starts_again_finds_its_table_and_its_rows(
     spark: SparkSession, tmp_path: Path, stage: str
 ) -> None:
@@ -202,13 +219,13 @@ def test_a_checkpoint_keeps_its_number_of_shards(
     batches, master = views(6), products()
     as_table(spark, tmp_path / "products", master)
 
-    def planned(session: SparkSession, how: EnrichHow = "left") -> wm.Enrichment:
+    def planned(
+        session: SparkSession, how: EnrichHow = "left", max_wait: str | None = "9 batches"
+    ) -> wm.Enrichment:
         streamed = read(session, tmp_path / "views")
         stream = wm.stream(streamed, "views", time="seen", delay="10 seconds")
         given = session.read.parquet(str(tmp_path / "products"))
-        return wm.plan_enrich(
-            stream, given, on="product", how=how, max_wait="9 batches", stage=stage
-        )
+        return wm.plan_enrich(stream, given, on="product", how=how, max_wait=max_wait, stage=stage)
 
     def query(session: SparkSession) -> StreamingQuery:
         return to_files(small(planned(session)).dataframe(), tmp_path)
@@ -232,6 +249,9 @@ def test_a_checkpoint_keeps_its_number_of_shards(
         planned(other, "inner").check(str(tmp_path / "checkpoint"))
     with pytest.raises(StreamingQueryException, match="join type: was left enrichment, now inner"):
         to_files(planned(other, "inner").dataframe(), tmp_path)
+    # So is the same one, when it is checked, if it keeps no state any more.
+    with pytest.raises(wm.errors.StateError, match="Give one of them, or start"):
+        planned(other, max_wait=None).check(str(tmp_path / "checkpoint"))
 
 
 def test_queries_over_one_table_share_it_and_others_do_not(
@@ -363,6 +383,82 @@ def test_windows_follow_in_the_same_query(
     assert len(found) == 8
 
 
+def test_windows_count_rows_that_were_retried(
+    spark: SparkSession, tmp_path: Path, stage: str
+) -> None:
+    # Given rows of which some have no match, and are retried for five minutes, and rows at the end
+    # by which they are given up, and by which all windows close,
+    batches, master = views(2), products()
+    ends = [rows_of([(1, at(3600 * n), -n)], **VIEWS) for n in (1, 2)]
+    stream = as_stream(spark, tmp_path / "views", [*batches, *ends])
+    given = as_table(spark, tmp_path / "products", master)
+    enriched = wm.enrich(
+        stream, given, on="product", how="left", refresh="1 hour", retry="5 minutes", stage=stage
+    )
+    counted = enriched.groupBy(F.window("seen", "1 minute")).agg(
+        F.count("*").alias("count"), F.count("name").alias("named")
+    )
+    query = start(counted.select(F.col("window.start").alias("start"), "count", "named"))
+    found = result(spark, query).sort_by("start")
+    # when the query has ended, then they were given up, and none was late for its window.
+    assert max(step.retried for step in wm.metrics(query)) > 0
+    assert sum(step.given_up for step in wm.metrics(query)) > 0
+    everything = [expected([batch], master, "left") for batch in batches]
+    assert found["count"].to_pylist()[:2] == [rows.num_rows for rows in everything]
+    unnamed = [rows["name"].null_count for rows in everything]
+    assert min(unnamed) > 0
+    assert [row["count"] - row["named"] for row in found.to_pylist()[:2]] == unnamed
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "keys"),
+    [
+        (
+            [pa.decimal128(9, 2), pa.string()],
+            [pa.decimal128(12, 4), pa.string()],
+            [(Decimal("1.50"), ""), (Decimal("-0.01"), "x"), (Decimal("1.50"), "x"), (None, "x")],
+        ),
+        ([pa.int32()], [pa.int64()], [(0,), (-(2**31),), (2**31 - 1,), (None,)]),
+        (
+            [pa.float64(), TIMESTAMP],
+            [pa.float64(), TIMESTAMP],
+            [(nan, at(0)), (0.0, at(0)), (0.1, at(0.000001)), (nan, None), (0.1, at(-7e9))],
+        ),
+    ],
+    ids=["decimals and strings", "integers of two sizes", "doubles and times"],
+)
+def test_keys_of_every_type(
+    spark: SparkSession,
+    tmp_path: Path,
+    stage: str,
+    ours: list[pa.DataType],
+    theirs: list[pa.DataType],
+    keys: list[tuple[Any, ...]],
+) -> None:
+    # Given each key three times in the stream, and all but the last but one in the table, once,
+    names = ["a", "b"][: len(ours)]
+
+    def rows(types: list[pa.DataType], of: list[tuple[Any, ...]], value: str) -> pa.Table:
+        numbered = [(*key, n) for n, key in enumerate(of)]
+        return rows_of(numbered, **dict(zip(names, types, strict=True)), **{value: pa.int64()})
+
+    batch, master = rows(ours, keys * 3, "n"), rows(theirs, [*keys[:-2], keys[-1]], "m")
+    rich = wm.enrich(
+        wm.stream(read(spark, write(tmp_path / "stream", [batch])), "rows"),
+        as_table(spark, tmp_path / "table", master),
+        on=names,
+        how="left",
+        stage=stage,
+    )
+    # when they are enriched, then a key finds its own row, as Spark's own join does.
+    streamed, known = (spark.read.parquet(str(tmp_path / name)) for name in ("stream", "table"))
+    wanted = {row.n: row.m for row in streamed.join(known, names, "left").collect()}
+    found = run(rich)
+    assert found.num_rows == len(batch)
+    assert dict(zip(found["n"].to_pylist(), found["m"].to_pylist(), strict=True)) == wanted
+    assert sum(match is None for match in wanted.values()) in (3, 6)
+
+
 @pytest.mark.parametrize("max_wait", [None, "6 batches"])
 def test_a_watermark_behind_an_enrichment_is_refused(
     spark: SparkSession, tmp_path: Path, stage: str, max_wait: str | None
@@ -468,6 +564,7 @@ def test_versions_of_a_key_and_of_the_table(
         as_of="since",
         version="table_version",
         max_wait=max_wait,
+        refresh=None if max_wait is None else "1 hour",
         stage=stage,
     )
     query = start(small(planned, at_once=-1.0).dataframe())
@@ -481,7 +578,7 @@ def test_versions_of_a_key_and_of_the_table(
     wanted = sql_join(streams, how="left", where=valid)
     assert_same_rows(found.drop_columns(["table_version"]), wanted)
     # and the version that it is from.
-    (version,) = staged_tables(stage)
+    (version,) = (name for name in staged_tables(stage) if not name.endswith(".current"))
     assert {*found["table_version"].to_pylist()} == {version}
     assert set.union(*(step.versions for step in wm.metrics(query))) == {version}
 
@@ -496,9 +593,19 @@ def test_a_staged_table_that_is_gone_is_said_and_made_again(
     shutil.rmtree(stage)
     with pytest.raises(StreamingQueryException, match="staged table"):
         to_files(enriched, tmp_path)
-    to_files(wm.enrich(stream, given, on="product", stage=stage), tmp_path)
+    planned = wm.plan_enrich(stream, given, on="product", stage=stage)
+    to_files(planned.dataframe(), tmp_path)
     found = table(spark.read.parquet(str(tmp_path / "out")))
     assert_same_rows(found, expected(batches, master))
+    # Its checkpoint fits, but not if it is to keep state from now on.
+    checkpoint = str(tmp_path / "checkpoint")
+    planned.check(checkpoint)
+    stateful = wm.plan_enrich(stream, given, on="product", max_wait=5, stage=stage)
+    with pytest.raises(wm.errors.StateError, match="written by a query that keeps no state"):
+        stateful.check(checkpoint)
+    write(tmp_path / "views", batches, first=1)
+    with pytest.raises(StreamingQueryException, match="STREAMING_STATEFUL_OPERATOR"):
+        to_files(stateful.dataframe(), tmp_path)
 
 
 def test_a_query_without_rows_keeps_its_table(

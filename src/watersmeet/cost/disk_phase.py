@@ -74,6 +74,11 @@ class Reading:
         return None if self.read is None else size * (self.read + (self.copy or 0.0))
 
 
+#: What reading is taken to cost where it has not been measured: what it does on a solid-state disk,
+#: if nothing of the table is in memory.
+ASSUMED = Reading(seek=100_000.0, hit=1_000.0, read=1.0)
+
+
 def _averaged(before: float | None, now: float) -> float:
     """The average with a new measurement.
 
@@ -113,6 +118,19 @@ def scans(keys: Counts, sizes: Counts, reading: Reading) -> Bools:
     """
     cheaper: Bools = scan_ns(keys, sizes, reading) < seek_ns(keys, reading)
     return cheaper
+
+
+def most_sought(size: float, reading: Reading) -> int:
+    """For how many keys a partition of that size is sought; for more it is scanned. As
+    :func:`scans`, solved for the keys.
+
+    >>> most = most_sought(32_000_000, ASSUMED)
+    >>> most, scans(np.array([most, most + 1]), np.array([32_000_000] * 2), ASSUMED).tolist()
+    (323, [False, True])
+    """
+    seek, hit, read = (cost or 0.0 for cost in (reading.seek, reading.hit, reading.read))
+    assert seek > hit, "to seek a key costs more than to find it in what was read"
+    return math.floor(size * read / (seek - hit))
 
 
 def pace(

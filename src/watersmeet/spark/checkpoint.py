@@ -31,12 +31,32 @@ def check(checkpoint: Checkpoint, fingerprints: Sequence[str]) -> None:
     check_version(checkpoint.spark, "check")
     if checkpoint.committed is None:
         return
+    if not checkpoint.operators():
+        raise StateError(
+            "the checkpoint was written by a query that keeps no state, like an enrichment without "
+            "max_wait, refresh and retry. This one does, and Spark refuses to start it there. Give "
+            "it a new checkpointLocation."
+        )
     known = [manifests[0].fingerprint for manifests in checkpoint.states]
     for fingerprint in fingerprints:
         if known and fingerprint not in known:
             # A query may have several joins: the one that is meant differs least.
             nearest = min(known, key=lambda one: len(changed(one, fingerprint)))
             raise refusal(nearest, fingerprint)
+
+
+def check_in_place(checkpoint: Checkpoint, fingerprint: str) -> None:
+    """Refuse a checkpoint that has state of the enrichment of this ``fingerprint``, which keeps
+    none now. (Of other operators there may be state: of a join that follows, for example.)"""
+    check_version(checkpoint.spark, "check")
+    if checkpoint.committed is None:
+        return
+    if any(manifests[0].fingerprint == fingerprint for manifests in checkpoint.states):
+        raise StateError(
+            "the checkpoint has state of this enrichment, of when it had max_wait, refresh or "
+            "retry. With none of them it keeps no state, and Spark refuses to start. Give one of "
+            "them, or start the query with a new checkpointLocation."
+        )
 
 
 def check_version(spark: SparkSession, call: str) -> None:

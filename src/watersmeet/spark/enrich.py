@@ -80,7 +80,14 @@ def build(
     else:
         results = run(
             [Source(encoded(inputs.stream, rows), ByKey(), delay)],
-            [Hop(operator, resized=resized, fingerprint=layout.fingerprint)],
+            [
+                Hop(
+                    operator,
+                    resized=resized,
+                    fingerprint=layout.fingerprint,
+                    waits=spec.max_wait is not None and policy.wakes,
+                )
+            ],
             schema,
             name=spec.name,
             unique=unique,

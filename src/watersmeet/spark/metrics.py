@@ -146,7 +146,7 @@ class RingMetrics(JoinMetrics):
 class EnrichMetrics(StepMetrics):
     """One micro-batch of one enrichment.
 
-    ``hits`` rows were answered from the cache, which has ``cached_keys`` keys, in
+    ``hits`` of its new rows were answered from the cache, which has ``cached_keys`` keys, in
     ``cached_bytes`` bytes. ``sought`` and ``scanned`` partitions of the table were read, in either
     way, ``copied`` ones from a copy on the host, and ``skipped`` ones not at all; ``seeks`` keys
     were sought. ``waited`` rows were answered
@@ -183,7 +183,8 @@ class EnrichMetrics(StepMetrics):
 
     @property
     def hit_rate(self) -> float:
-        """The share of rows that were answered from the cache."""
+        """The share of the new rows that were answered from the cache, from 0 to 1. Rows that
+        have waited or are retried came in an earlier micro-batch, and do not count."""
         return self.hits / self.rows if self.rows else 0.0
 
 

@@ -56,13 +56,14 @@ class Hop:
     keeps its own; and where an earlier run had more slices, of which so many must be reached. None:
     the operator does not depend on it. ``fingerprint`` is that of its state; None: a checkpoint is
     not looked at when a query starts. ``slices``: rows of an operator without a key are dealt to
-    the first so many shards."""
+    the first so many shards. ``waits``: may rows wait for a micro-batch without data?"""
 
     operator: Operator
     onward: tuple[Route, ...] = ()
     resized: Resized | None = None
     fingerprint: str | None = None
     slices: int | None = None
+    waits: bool = False
 
 
 def run(
@@ -117,7 +118,7 @@ def run(
         part = f", hop {number + 1} of {len(hops)}" if len(hops) > 1 else ""
         observation = observation_name(unique + part)
         if hop.fingerprint is not None:
-            watched[observation] = Watched(hop.fingerprint, hop.slices)
+            watched[observation] = Watched(hop.fingerprint, hop.slices, hop.waits)
         rows = counters.results_of(steps, observation, hop.operator, name + part)
         if hop.onward:
             rows = rows.drop("event_time")

@@ -1,5 +1,6 @@
-"""At its start, a query that does not fit its checkpoint is refused; and one that sets a second
-watermark behind a join or an enrichment.
+"""At its start, a query that does not fit its checkpoint is refused; one that sets a second
+watermark behind a join or an enrichment; and one that may leave rows waiting, as its trigger lets
+Spark run a single micro-batch.
 
 Spark runs nothing of a join before there are new rows, and only then a shard finds state of
 another query. So a listener looks when a query starts. It is called before ``start`` returns, and
@@ -32,7 +33,7 @@ import contextlib
 import json
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from py4j.protocol import Py4JError
@@ -49,6 +50,13 @@ from watersmeet.state.manifest import FORMAT
 NOTE = "watersmeet.json"
 #: What starts the description of an observation in a plan of Spark's.
 _OBSERVES = "CollectMetrics "
+#: The trigger of a single micro-batch, as Spark calls it.
+_ONCE = "OneTimeTrigger"
+_LEFT_WAITING = (
+    "with trigger(once=True) Spark runs a single micro-batch, and none without data after it: rows "
+    "that wait because of max_wait would stay behind. Take trigger(availableNow=True), or leave "
+    "out max_wait."
+)
 #: So many slices: one in every shard, however many there are.
 EVERY = (1 << 31) - 1
 
@@ -56,10 +64,12 @@ EVERY = (1 << 31) - 1
 @dataclass(frozen=True)
 class Watched:
     """An operator: the fingerprint of its state, and over how many shards, the first ones, its rows
-    are dealt, if they have no key."""
+    are dealt, if they have no key. ``waits``: may rows wait for a micro-batch without data? That
+    is no part of what the state is of."""
 
     fingerprint: str
     slices: int | None = None
+    waits: bool = field(default=False, compare=False)
 
     def reaching(self, checkpoint: Checkpoint) -> Watched:
         """The same, with all shards that hold rows of it in a checkpoint."""
@@ -96,7 +106,7 @@ class Note:
             return cls()
 
     def text(self) -> str:
-        joins = [astuple(join) for join in self.joins]
+        joins = [(join.fingerprint, join.slices) for join in self.joins]
         return json.dumps({"format": FORMAT, "joins": joins, "slices": self.history})
 
     def slices_at(self, batch: int) -> tuple[int, ...] | None:
@@ -152,7 +162,8 @@ class _Starts:
 
 def compare(spark: SparkSession, execution: Any) -> None:
     """Compare a query, which is being started, with its checkpoint. End it if that is another
-    one's, or if it has two watermarks. If it has fewer slices, tell it how many it must reach."""
+    one's, if it has two watermarks, or if it would leave rows waiting. If it has fewer slices, tell
+    it how many it must reach."""
     plan = execution.analyzedPlan()
     # Rows that are answered in place have no state to compare, but a watermark.
     column = behind_join(plan)
@@ -161,6 +172,9 @@ def compare(spark: SparkSession, execution: Any) -> None:
         return
     operators = operators_in(plan.toString())
     if not operators:
+        return
+    if any(operator.waits for operator in operators) and execution.trigger().toString() == _ONCE:
+        _end(spark, execution, f"PlanError: {_LEFT_WAITING}")
         return
     checkpoint = Checkpoint(spark, execution.resolvedCheckpointRoot())
     path = f"{checkpoint.folder}/{NOTE}"

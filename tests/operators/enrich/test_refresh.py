@@ -12,6 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -25,6 +26,7 @@ from tests.operators.enrich.enrichment import UNHURRIED, Enrichment, disturbed
 from watersmeet.operators.enrich.staged import Versions
 from watersmeet.operators.enrich.state import INCREMENTING, PHASE_OUT, SWITCHING
 from watersmeet.operators.enrich.step import Step
+from watersmeet.rows.shard import Shard
 from watersmeet.spec.enrich import ENRICH_TYPES
 from watersmeet.testing import LocalEnrich, LocalStream
 
@@ -332,6 +334,24 @@ def test_a_row_is_given_up_when_its_time_is_over_and_not_before(tmp_path: Path) 
     for second, left in ((59.999, 1), (60, 1), (60, 0)):
         local.batch(rows([1], second))
         assert local.counters.retried == left
+
+
+def test_rows_that_are_retried_are_no_hits_of_the_cache(tmp_path: Path) -> None:
+    # Given a key that no filter tells from those of the table, cached as one that is not there,
+    keys = random.Random(3).sample(range(100_000), 4000)
+    given = changing(retry="1 hour", master=prices(0, keys), policy={"partition": 1 << 20})
+    local = given.start(str(tmp_path))
+    passing = np.flatnonzero(local.staged.shard(Shard()).home(np.arange(100_000)) >= 0)
+    key = np.setdiff1d(passing, keys)[0].item()
+    for second in range(8):
+        local.batch(rows([key] * 50, second))
+    assert (local.counters.cached_keys, local.counters.retried) == (1, 400)
+    # when rows of it are retried in a step with one new row,
+    local.refresh(prices(1, keys))
+    local.batch(rows([key], 9))
+    local.batch(rows([key], 10))
+    # then that one alone counts, out of one.
+    assert (local.counters.streams[0].rows, local.counters.hits) == (1, 1)
 
 
 @pytest.mark.parametrize("how", ENRICH_TYPES)

@@ -217,6 +217,24 @@ def test_the_wait_may_be_a_time(tmp_path: Path) -> None:
     assert_same_rows(found, given.expected([rows(range(100), 10 + step) for step in range(10)]))
 
 
+def test_a_wait_that_is_a_time_holds_again_at_once_after_a_pause(tmp_path: Path) -> None:
+    # Given rows that may wait for many steps, as these take milliseconds,
+    local = waiting(delay="100 seconds", max_wait="10 seconds").start(str(tmp_path))
+    for second in range(5):
+        local.batch(rows(range(100), second))
+    state = local.run.state(0)
+    assert state.progress.pace == 1
+    # when the query goes on after eight hours,
+    assert state.progress.began_ms is not None
+    state.progress.began_ms -= 8 * 3600 * 1000
+    state.commit()
+    local.batch(rows(range(100), 5))
+    # then they may wait again.
+    assert local.run.state(0).progress.pace == 1
+    local.batch(rows(range(100), 6))
+    assert local.waiting() > 50
+
+
 SECOND = 1_000_000
 
 

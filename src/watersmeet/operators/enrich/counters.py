@@ -15,14 +15,13 @@ TABLE_VERSION = "table version "
 class EnrichCounters(Counters):
     """What one step did, and what is there now.
 
-    ``hits`` are the rows that the cache answered, ``sought`` and ``scanned`` the partitions that
-    were read in either way, ``copied`` those that were read from a copy on the host, ``skipped``
-    those that were not read, as they cannot match; ``seeks`` are
-    the keys that were sought. ``cached_keys`` and ``cached_bytes`` are in the cache now,
-    ``cycles`` is how many have ended so far; ``waited`` rows were answered after their
-    micro-batch, and ``oldest_wait`` is the greatest number of steps for which a row waits now.
-    ``retried`` rows without a match wait for a newer version of the table, ``given_up`` ones have
-    waited in vain.
+    ``hits`` are the new rows that the cache answered (the paper's w_N), ``sought`` and ``scanned``
+    the partitions that were read in either way, ``copied`` those that were read from a copy on the
+    host, ``skipped`` those that were not read, as they cannot match; ``seeks`` are the keys that
+    were sought. ``cached_keys`` and ``cached_bytes`` are in the cache now, ``cycles`` is how many
+    have ended so far; ``waited`` rows were answered after their micro-batch, and ``oldest_wait`` is
+    the greatest number of steps for which a row waits now. ``retried`` rows without a match wait
+    for a newer version of the table, ``given_up`` ones have waited in vain.
 
     What reading has cost so far decides which way partitions are read: ``seek_ns`` is nanoseconds
     for a key that is sought, ``read_us`` microseconds for a megabyte that is read in a scan, and

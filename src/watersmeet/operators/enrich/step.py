@@ -264,7 +264,9 @@ class Step:
             counters.unmatchable += len(unmatchable)
             yield from answers(self.layout, unmatchable, ())
             rows = rows.filter(pa.array(keyed))
-        return (yield from self._from_cache(ascending(rows, stable=False)))
+        missed = yield from self._from_cache(ascending(rows, stable=False))
+        self.counters.hits += len(rows) - len(missed)
+        return missed
 
     def _look_up(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """New rows that the cache does not answer are answered from the table, or wait."""
@@ -296,7 +298,6 @@ class Step:
         found = self.hot.found(mine, keys, backwards=self.layout.as_of)
         yield from answers(self.layout, rows, found, only=cached, unmatched=self._unmatched)
         self.hot.count(keys)
-        self.counters.hits += len(mine)
         return rows.filter(pa.array(~cached))
 
     def _of_leaving(self, rows: pa.RecordBatch) -> Generator[pa.RecordBatch, None, pa.RecordBatch]:

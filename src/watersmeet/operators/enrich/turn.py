@@ -29,6 +29,10 @@ from watersmeet.rows.columns import TIME, Bools, Ints, codes_of, times_of
 
 Due = Callable[[pa.RecordBatch], Bools]
 
+#: Of the mean time between two steps and that between the last two, neither counts as more than so
+#: many times the other: a stream may have paused, or the query been stopped for days.
+_OUTLIER = 4
+
 
 class Turn:
     """The turn of one step. ``expected_ns`` is what it would take to answer its rows at once,
@@ -102,8 +106,8 @@ class Turn:
         if self._greatest is not None:
             progress.greatest = max(self._greatest, progress.greatest or self._greatest)
         if progress.began_ms is not None:
-            first, between = not progress.interval_ms, now - progress.began_ms
-            progress.interval_ms = averaged(progress.interval_ms, between, first=first)
+            between = now - progress.began_ms
+            progress.interval_ms = _interval(progress.interval_ms, between)
         progress.began_ms = now
         progress.pace = self._pace()
 
@@ -155,3 +159,21 @@ class Turn:
             v_S=progress.width,
             room=self._layout.policy.queue,
         )
+
+
+def _interval(before: float, now: int) -> float:
+    """The mean time between two steps, with the last one; 0 if there was none before.
+
+    >>> [_interval(before, now) for before, now in ((0.0, 50), (50.0, 100), (50.0, 10**9))]
+    [50, 60.0, 80.0]
+
+    If the first of all was a pause, that does not count for long either.
+
+    >>> _interval(1e9, 50)
+    170.0
+    """
+    now = max(now, 1)
+    if not before:
+        return now
+    mean = min(before, _OUTLIER * now)
+    return averaged(mean, min(now, _OUTLIER * before), first=False)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 from watersmeet import durations, sizes
+from watersmeet.cost.disk_phase import ASSUMED, most_sought
 from watersmeet.plan.enrich import EnrichPlan
 from watersmeet.plan.explain.shared import crowded, keys
 from watersmeet.plan.explain.tree import Node
@@ -15,10 +18,11 @@ def branches(plan: EnrichPlan) -> list[Node]:
         _condition(plan.spec),
         keys(plan.spec),
         _table(plan),
+        *_refreshing(plan.spec),
         _reading(plan),
         _answers(plan),
         _memory(plan),
-        *_unmatched(plan.spec),
+        *(_unmatched(plan.spec) if plan.spec.retry is None else _retried(plan.spec)),
         _tasks(plan),
         _event_time(plan.spec),
     ]
@@ -71,6 +75,23 @@ def _table(plan: EnrichPlan) -> Node:
     return Node(f"table {table.name}: {len(table.columns)} columns", nodes)
 
 
+def _refreshing(spec: EnrichSpec) -> list[Node]:
+    """What becomes of a table that changes."""
+    if spec.refresh is None:
+        return []
+    named = "" if spec.version is None else f", which `{spec.version}` names"
+    return [
+        Node(
+            f"every {durations.format(spec.refresh)} {spec.streams[1].name} is read again, and "
+            "staged anew unless it is known to be the same",
+            [
+                Node("a newer version takes effect between two micro-batches with rows"),
+                Node(f"each row is answered from one version{named}"),
+            ],
+        )
+    ]
+
+
 def _reading(plan: EnrichPlan) -> Node:
     """How partitions are read."""
     access, copies = plan.spec.tuned.access, plan.policy.copies
@@ -80,30 +101,76 @@ def _reading(plan: EnrichPlan) -> Node:
         "scan": "scanned: read as a whole (as asked for)",
         "seek": "sought: read only where the wanted keys are (as asked for)",
     }[access]
-    costs = (
+    costs = Node(
         "what they cost is measured only while the query runs, and is in the metrics: seek_ns for "
-        "a key; read_us for a megabyte, and find_ns"
+        "a key; read_us for a megabyte, and find_ns for a key in it"
     )
-    measured = [Node(f"{costs} for a key in it")] if access == "auto" else []
     return Node(
         "disk phase",
         [
-            Node(f"each partition is {how}", measured),
+            Node(f"each partition is {how}", [*_expected(plan), costs] if access == "auto" else []),
             Node("partitions that cannot have a key, by their bounds and filters, are not read"),
             *([Node("a host keeps copies of the partitions that it reads")] if copies else []),
         ],
     )
 
 
+def _expected(plan: EnrichPlan) -> list[Node]:
+    """Which way of reading the cost model expects, before anything is measured, and why."""
+    if _fits(plan):
+        return [Node("expected: sought, as the table stays in memory, where a scan saves nothing")]
+    size, stream = plan.size, plan.spec.streams[0]
+    most = most_sought(_partition_bytes(plan), ASSUMED)
+    nodes = [
+        Node(
+            f"expected: sought for up to {most:,} keys of a partition of "
+            f"{sizes.format(_partition_bytes(plan))}, scanned for more",
+            [
+                Node(
+                    "if to seek a key takes 100 us and to read a gigabyte one second, as on a "
+                    "solid-state disk; what is in memory already is sought"
+                )
+            ],
+        )
+    ]
+    if size is not None and stream.rows_per_second is not None:
+        keys = min(stream.rows_per_second * _seconds(plan), stream.distinct_keys or math.inf)
+        asked = math.ceil(keys / max(size.partitions, 1))
+        way = "sought" if asked <= most else "scanned, unless the cache answers most of them"
+        nodes.append(
+            Node(
+                f"with {stream.rows_per_second:,g} rows/s in micro-batches of a second, a "
+                f"partition is asked for {asked:,} keys at a time on average, or fewer: {way}"
+            )
+        )
+    return nodes
+
+
+def _partition_bytes(plan: EnrichPlan) -> float:
+    """The bytes of a partition: the mean, or, if the table is not staged, what they are to be."""
+    size = plan.size
+    return plan.policy.partition if size is None else size.bytes / max(size.partitions, 1)
+
+
+def _seconds(plan: EnrichPlan) -> float:
+    """Of how many seconds a partition is asked for the rows, at most, if a micro-batch takes one:
+    those that wait for it are answered together."""
+    wait = plan.spec.max_wait
+    if wait is None or not plan.policy.wakes:
+        return 1.0
+    return max(1.0, wait.batches or (wait.microseconds or 0) / 1e6)
+
+
 def _answers(plan: EnrichPlan) -> Node:
     """When a row is answered."""
-    spec, policy = plan.spec, plan.policy
-    if spec.max_wait is None:
-        return Node("rows are answered in the micro-batch in which they come")
+    spec, policy, wait = plan.spec, plan.policy, plan.spec.max_wait
+    rows = "rows" if spec.retry is None else "rows that have a match"
+    at_once = f"{rows} are answered in the micro-batch in which they come"
+    if wait is None:
+        return Node(at_once)
     if not policy.wakes:
         why = "a batch run has one" if not spec.streaming else "Spark runs none without data"
-        return Node(f"rows are answered in the micro-batch in which they come ({why})")
-    wait = spec.max_wait
+        return Node(f"{at_once} ({why})")
     if wait.batches is not None:
         longest = f"{wait.batches} micro-batch{'' if wait.batches == 1 else 'es'}"
     else:
@@ -117,17 +184,16 @@ def _answers(plan: EnrichPlan) -> Node:
         shard = -(-plan.size.partitions // policy.shards)
         each = max(1, -(-shard // wait.batches))
         nodes.append(Node(f"so a step of a shard reads {each:,} of {shard:,} partitions or more"))
-    return Node("rows are answered", nodes)
+    return Node(f"{rows} are answered", nodes)
 
 
 def _memory(plan: EnrichPlan) -> Node:
     spec, policy = plan.spec, plan.policy
-    whole = policy.resident if policy.in_place else policy.resident * policy.shards
     where = "process" if policy.in_place else "shard"
     each = f"{sizes.format(spec.memory)} for the query"
     if not policy.in_place:
         each += f", of which {sizes.format(policy.resident)} are kept by each shard"
-    if plan.size is not None and plan.size.bytes <= whole * 0.8:
+    if _fits(plan):
         return Node(f"memory: {each}: the table fits, so this is a main-memory join")
     nodes = [
         Node(
@@ -141,9 +207,20 @@ def _memory(plan: EnrichPlan) -> Node:
         nodes.append(Node(f"rows that wait: {sizes.format(policy.queue)} in each shard"))
     nodes += [
         Node(f"new rows, results and copies: pieces of {sizes.format(policy.piece)}"),
-        Node(f"a table of up to {sizes.format(whole)} is kept as a whole"),
+        Node(f"a table of up to {sizes.format(_whole(plan))} is kept as a whole"),
     ]
     return Node(f"memory: {each}", nodes)
+
+
+def _whole(plan: EnrichPlan) -> int:
+    """The bytes of a table that is kept in memory as a whole."""
+    policy = plan.policy
+    return policy.resident if policy.in_place else policy.resident * policy.shards
+
+
+def _fits(plan: EnrichPlan) -> bool:
+    """Is the table kept in memory as a whole, even if its shards differ in size?"""
+    return plan.size is not None and plan.size.bytes <= _whole(plan) * 0.8
 
 
 def _unmatched(spec: EnrichSpec) -> list[Node]:
@@ -154,10 +231,46 @@ def _unmatched(spec: EnrichSpec) -> list[Node]:
     return [Node(f"unmatched rows of {stream.name}: emitted as soon as that is known{nulls}")]
 
 
+def _retried(spec: EnrichSpec) -> list[Node]:
+    """What becomes of rows without a match that are retried."""
+    stream, table = spec.streams
+    gone = {
+        "left": f"emitted with nulls for {table.name}",
+        "anti": "emitted",
+    }.get(spec.how, "dropped, and counted as `given_up`")
+    return [
+        Node(
+            f"unmatched rows of {stream.name}: kept in the state until a newer version of "
+            f"{table.name} has a match, or until a row has come that is newer by {_retry(spec)}",
+            [
+                Node(f"in the second case they are {gone}"),
+                Node("while the stream pauses, nothing happens to them: they need further rows"),
+                Node("a row with a null key is not kept"),
+            ],
+        )
+    ]
+
+
+def _retry(spec: EnrichSpec) -> str:
+    """How much newer a row must be for one without a match to be given up."""
+    retry, delay = spec.retry or 0, spec.streams[0].delay or 0
+    return f"{durations.format(retry + delay)} (retry and delay)"
+
+
 def _event_time(spec: EnrichSpec) -> Node:
-    stream = spec.streams[0]
-    if stream.time is None:
-        return Node(f"event time: none, as {stream.name} has no time")
-    return Node(
-        f"event time: `{stream.time}` stays the event time; rows leave before they are late"
-    )
+    time = spec.streams[0].time
+    if time is None:
+        return Node(f"event time: none, as {spec.streams[0].name} has no time")
+    if not spec.timers:
+        return Node(f"event time: `{time}` is a plain column in a batch")
+    if not spec.time_goes_on:
+        return Node(
+            f"event time: `{time}` does not stay the event time: retried rows leave late for the "
+            "stream's own watermark, and nothing can hold that back",
+            [Node("it does if wm.stream sets the watermark, by delay=, and not withWatermark")],
+        )
+    held = []
+    if spec.retry is not None:
+        behind = f"the watermark stays behind the newest row by {_retry(spec)}"
+        held = [Node(f"{behind}: windows that follow close that much later")]
+    return Node(f"event time: `{time}` stays the event time; rows leave before they are late", held)
