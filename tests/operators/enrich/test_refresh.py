@@ -194,6 +194,25 @@ def test_a_version_that_is_gone_is_replaced_by_the_current_one(tmp_path: Path) -
     assert versions(local.batch(rows([1], 1))) == [1]
 
 
+@pytest.mark.parametrize("lost", ["0/0.arrow", "0/1.arrow", "0/index.arrow", "0/filter", "0"])
+def test_a_version_of_which_files_are_gone_is_replaced_at_a_restart(
+    tmp_path: Path, lost: str
+) -> None:
+    # Given a version that the state has noted, and a newer one that is made at a restart,
+    local = changing(policy=SMALL).start(str(tmp_path))
+    for second in range(2):
+        local.batch(rows([1], second))
+    newer = local.stage(prices(1))
+    local._versions().set(newer.version)
+    # when a file of the old one is gone, but for what says that it is complete,
+    gone = Path(local.staged.folder) / lost
+    shutil.rmtree(gone) if gone.is_dir() else gone.unlink()
+    assert local.staged.size() is not None
+    again = changing(policy=SMALL).start(str(tmp_path), restart=local, staged=newer)
+    # then rows are answered from the newer one.
+    assert versions(again.batch(rows([*range(20)], 2))) == [1] * 20
+
+
 def test_a_failed_refresh_is_noted_and_the_old_version_stays(tmp_path: Path) -> None:
     local = changing().start(str(tmp_path))
     local.batch(rows([1], 0))

@@ -146,10 +146,10 @@ class Enrich:
         noted = progress.newer or progress.version
         if self.versions is None or noted is None or progress.table != self.versions.table:
             return self.staged
-        staged = self.versions.version(noted)
-        if staged.size() is not None:
-            return staged
-        return self.versions.current() or self.staged
+        staged, current = self.versions.version(noted), self.versions.current() or self.staged
+        # Those two have been looked at when they were made, or when the query was started.
+        whole = staged in (self.staged, current) or staged.serves(state.shard)
+        return staged if whole and staged.size() is not None else current
 
     def _look_for_newer(
         self, versions: Versions, state: EnrichState, counters: EnrichCounters
