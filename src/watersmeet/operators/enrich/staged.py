@@ -54,7 +54,7 @@ _KEPT = "kept"
 #: ... and unless a query that uses it runs, though it may take no steps.
 _HELD = "held"
 #: When it was used or held last is known to this many seconds.
-_TOUCH_SECONDS = 60
+TOUCH_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -239,7 +239,7 @@ class StagedTable:
     def hold(self) -> None:
         """Note that a query runs that uses it, though it may take no steps for long."""
         for part in self.parts:
-            if time.time() - part._held_at() > _TOUCH_SECONDS:
+            if time.time() - part._held_at() > TOUCH_SECONDS:
                 part._mark(_HELD)
 
     def _held_at(self) -> float:
@@ -260,7 +260,7 @@ class StagedTable:
         """Note that it is in use."""
         for part in self.parts:
             with contextlib.suppress(OSError):
-                if time.time() - part.used_at() > _TOUCH_SECONDS:
+                if time.time() - part.used_at() > TOUCH_SECONDS:
                     os.utime(os.path.join(part.folder, _SUMMARY))
 
     def _summary(self) -> dict[str, Any]:
