@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import udf
 
 import watersmeet as wm
 from tests.oracle import Stream, assert_same_rows, sql_join
@@ -266,6 +267,117 @@ def test_what_a_table_is_named_after(spark: SparkSession, tmp_path: Path) -> Non
     assert before == version(filtered)
     add(limits, "b.parquet", prices(range(4)))
     assert version(relisted(filtered)) != before
+
+
+#: The columns of a file of prices, as a user may give them, and what is read of it.
+AS_IS = "product bigint, price double"
+PAIRS = {
+    "another column": ((AS_IS, "price AS v"), ("product bigint, cost double", "cost AS v")),
+    "another type": (
+        ("product bigint, price date", "cast(price AS string) AS v"),
+        ("product bigint, price timestamp", "cast(price AS string) AS v"),
+    ),
+    "another literal": ((AS_IS, "cast(1.5f AS string) AS v"), (AS_IS, "cast(1.5d AS string) AS v")),
+    "a text with a comma": (
+        (AS_IS, "cast(price AS string) IN ('a,b') AS v"),
+        (AS_IS, "cast(price AS string) IN ('a', 'b') AS v"),
+    ),
+    "a list of texts": (
+        (AS_IS, "array_contains(array('a, b'), cast(price AS string)) AS v"),
+        (AS_IS, "array_contains(array('a', 'b'), cast(price AS string)) AS v"),
+    ),
+    "bytes": ((AS_IS, "X'1C' AS v"), (AS_IS, "X'1D' AS v")),
+    "null where it fails": (
+        (AS_IS, "cast(cast(price AS string) AS int) AS v"),
+        (AS_IS, "try_cast(cast(price AS string) AS int) AS v"),
+    ),
+    "null where it is too large": (
+        (AS_IS, "product + 1 AS v"),
+        (AS_IS, "try_add(product, 1) AS v"),
+    ),
+    "an escape": (
+        (AS_IS, "cast(price AS string) LIKE 'a/%' ESCAPE '/' AS v"),
+        (AS_IS, "cast(price AS string) LIKE 'a/%' AS v"),
+    ),
+}
+
+
+@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
+def test_two_tables_that_differ_have_two_names(
+    spark: SparkSession, tmp_path: Path, pair: tuple[tuple[str, str], tuple[str, str]]
+) -> None:
+    add(tmp_path / "data", "a.parquet", prices(range(3)))
+
+    def version(schema: str, read: str) -> tuple[bool, str]:
+        files = spark.read.schema(schema).parquet(str(tmp_path / "data"))
+        df = files.selectExpr("product", read)
+        known = staging(df, tmp_path / "stage").identity(df)
+        return known.known, known.version
+
+    one, other = pair
+    assert version(*one) == version(*one)
+    assert version(*other) == version(*other)
+    assert version(*one)[0]
+    assert version(*one) != version(*other)
+
+
+def test_a_setting_that_changes_a_result_makes_another_table(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    add(tmp_path / "data", "a.parquet", prices(range(3)))
+    other = spark.newSession()
+    read = "cast(concat(cast(price AS string), 'x') AS int) AS v"
+
+    def version(session: SparkSession) -> str:
+        df = session.read.parquet(str(tmp_path / "data")).selectExpr("product", read)
+        return staging(df, tmp_path / "stage").identity(df).version
+
+    first = version(other)
+    other.conf.set("spark.sql.adaptive.enabled", "false")
+    assert version(other) == first
+    other.conf.set("spark.sql.ansi.enabled", "false")
+    assert version(other) != first
+    # What a table was made with counts, also if a setting has changed since.
+    lenient = other.read.parquet(str(tmp_path / "data")).selectExpr("product", read)
+    other.conf.set("spark.sql.ansi.enabled", "true")
+    assert staging(lenient, tmp_path / "stage").identity(lenient).version != first
+
+
+def test_a_table_is_known_whatever_its_columns_and_texts_are_called(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = pa.table({"product": [1], "CurrentTime": [1.0], "Python": ["Lambda"]})
+    add(tmp_path / "data", "a.parquet", rows)
+    files = spark.read.parquet(str(tmp_path / "data"))
+
+    def known(df: DataFrame) -> bool:
+        return staging(df, tmp_path / "stage").identity(df).known
+
+    assert known(files.where("Python != 'UDF'"))
+    ranked = "row_number() OVER (PARTITION BY product ORDER BY CurrentTime) AS r"
+    assert known(files.selectExpr("product", ranked))
+    assert not known(files.selectExpr("product", "now() AS read_at"))
+    assert not known(files.selectExpr("product", "current_user() AS reader"))
+    assert not known(files.withColumn("f", udf(len, "int")("Python")))
+
+
+def test_one_table_has_one_name_however_it_is_called(spark: SparkSession, tmp_path: Path) -> None:
+    # Given one table, read twice, with a subquery and a join,
+    add(tmp_path / "data", "a.parquet", prices(range(3)))
+
+    def version(view: str, price: str) -> str:
+        spark.read.parquet(str(tmp_path / "data")).createOrReplaceTempView(view)
+        df = spark.sql(
+            f"SELECT a.product, a.{price} + 1 AS v FROM (SELECT product, price {price} FROM {view})"
+            f" a JOIN {view} b ON a.product = b.product"
+            f" WHERE b.price < (SELECT max(price) FROM {view})"
+        )
+        known = staging(df, tmp_path / "stage").identity(df)
+        assert known.known
+        return known.version
+
+    # then it has one name, whatever its views and columns on the way are called.
+    assert version("restaged_one", "cost") == version("restaged_other", "amount")
 
 
 def test_a_query_goes_on_with_rows_that_were_added(spark: SparkSession, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from watersmeet.operators.enrich.source import File
 
@@ -20,8 +20,8 @@ _BY_ROW = ("Project", "Filter", "SubqueryAlias")
 
 def leaves_of(plan: Any) -> list[Any]:
     """The leaves of a plan, and of the subqueries in its expressions."""
-    plans = [plan, *_scala(plan.subqueriesAll())]
-    return [leaf for one in plans for leaf in _scala(one.collectLeaves())]
+    plans = [plan, *scala(plan.subqueriesAll())]
+    return [leaf for one in plans for leaf in scala(one.collectLeaves())]
 
 
 def is_of_files(leaf: Any) -> bool:
@@ -31,11 +31,14 @@ def is_of_files(leaf: Any) -> bool:
     return bool(leaf.relation().getClass().getSimpleName() == "HadoopFsRelation")
 
 
-def read_as(leaf: Any) -> tuple[list[str], list[tuple[str, str]]]:
-    """The paths that a relation was read from, and the options with which."""
+def read_as(leaf: Any) -> list[object]:
+    """How a relation is read: in which format, from which paths, with which options; and its
+    columns, as the plan has them, as files do, and as folders do."""
     relation = leaf.relation()
-    paths = sorted(path.toString() for path in _scala(relation.location().rootPaths()))
-    return paths, sorted((pair._1(), pair._2()) for pair in _scala(relation.options().toSeq()))
+    paths = sorted(path.toString() for path in scala(relation.location().rootPaths()))
+    options = sorted((pair._1(), pair._2()) for pair in scala(relation.options().toSeq()))
+    schemas = leaf.schema(), relation.dataSchema(), relation.partitionSchema()
+    return [relation.toString(), paths, options, [schema.json() for schema in schemas]]
 
 
 def files_of(leaf: Any) -> frozenset[File]:
@@ -64,8 +67,14 @@ def only(df: DataFrame, files: frozenset[File]) -> DataFrame | None:
     plan = _with_first(leaf, relation)
     for node in reversed(above):
         plan = node.withNewChildren(jvm.PythonUtils.toSeq([plan]))
-    rows = jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, plan)
-    return DataFrame(rows, df.sparkSession)
+    return computed(df.sparkSession, plan)
+
+
+def computed(spark: SparkSession, plan: Any) -> DataFrame:
+    """The rows of a plan, computed anew."""
+    jvm: Any = spark._jvm
+    rows = jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan)
+    return DataFrame(rows, spark)
 
 
 def _line(plan: Any) -> list[Any]:
@@ -80,7 +89,7 @@ def _index_of(df: DataFrame, relation: Any, files: frozenset[File]) -> Any:
     """An index of some files of a relation, with the same values of partition columns."""
     jvm: Any = df.sparkSession._jvm
     names = {file.path for file in files}
-    statuses = _scala(relation.location().allFiles())
+    statuses = scala(relation.location().allFiles())
     paths = [path for status in statuses if (path := status.getPath()).toString() in names]
     sources = jvm.org.apache.spark.sql.execution.datasources
     return sources.InMemoryFileIndex(
@@ -103,11 +112,12 @@ def _with_first(case_class: Any, first: Any, *further: Any) -> Any:
 def _listed(location: Any) -> frozenset[File]:
     return frozenset(
         File(status.getPath().toString(), status.getLen(), status.getModificationTime())
-        for status in _scala(location.allFiles())
+        for status in scala(location.allFiles())
     )
 
 
-def _scala(sequence: Any) -> Iterator[Any]:
+def scala(sequence: Any) -> Iterator[Any]:
+    """The elements of a sequence of Scala's."""
     iterator = sequence.iterator()
     while iterator.hasNext():
         yield iterator.next()

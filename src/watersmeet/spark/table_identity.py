@@ -1,7 +1,8 @@
 """What names a staged table: what it was made from.
 
-A table that is read from files, by a query over them that always gives the same, is known by the
-query's text, by how its files are read, and by their paths, sizes and times. Of any other table
+A table that is read from files, by a query over them that always gives the same, is known by what
+the query computes (:mod:`.plan_told`), by how its files are read, by their paths, sizes and times,
+and by the settings of the session that may change a result. Of any other table
 nobody can tell whether it has changed, not even if its query is the same: it is known by its owner,
 the one plan that it is staged for.
 
@@ -12,8 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,14 +23,24 @@ from pyspark.sql import DataFrame, SparkSession
 from watersmeet.operators.enrich.source import File, Source
 from watersmeet.operators.enrich.staged import FORMAT
 from watersmeet.rows.layout import RowLayout
-from watersmeet.spark.table_files import files_of, is_by_row, is_of_files, leaves_of, read_as
+from watersmeet.spark.plan_told import Told
+from watersmeet.spark.table_files import (
+    computed,
+    files_of,
+    is_by_row,
+    is_of_files,
+    leaves_of,
+    read_as,
+)
 
-#: By which times and dates are read from texts.
-_TIME_ZONE = "spark.sql.session.timeZone"
-#: How many fields Spark writes of a plan: all of them.
-_FIELDS = "spark.sql.debug.maxToStringFields"
-#: What gives something else each time, or something that its text does not tell.
-_UNKNOWN = re.compile(r"UDF|[Cc]urrent(Date|Time|Timestamp)|LocalTimestamp|Now\b|Python|Lambda")
+#: Settings that have a say even if nobody has set them: their defaults come from the system.
+_ASKED = ("spark.sql.ansi.enabled", "spark.sql.session.timeZone")
+#: Settings that change how a query runs, and not what it gives. Any other one may.
+_OF_RUNNING = re.compile(
+    r"spark\.sql\.(adaptive|autoBroadcast|broadcast|cbo|codegen|debug|event|execution|extensions|"
+    r"files\.(max|min|open)|inMemory|metadata|optimizer|pyspark|queryExecution|redaction|repl|"
+    r"shuffle|statistics|streaming|ui|warehouse)"
+)
 
 
 @dataclass(frozen=True)
@@ -54,14 +64,11 @@ def identity(
     """What names a table, and how it is staged. ``owner`` is whom it is staged for."""
     columns = FORMAT, layout, df.schema.json()
     made = *columns, shards, partition
-    read = _read_from(df)
+    told = _told(df)
+    read = None if told is None else _read_from(df, told)
     if read is None:
         own = _digest(made, owner)
-        try:
-            told = _text(df)
-        except Py4JError:
-            told = owner
-        return Identity(own, own, _digest(columns, told), known=False)
+        return Identity(own, own, _digest(columns, _seen(df, told) or owner), known=False)
     text, files = read
     series = _digest(made, text)
     source = Source(series, files[0]) if is_by_row(_analyzed(df)) else None
@@ -76,10 +83,11 @@ def version_of(source: Source) -> str:
 
 def relisted(df: DataFrame) -> DataFrame:
     """The same table, with the files that there are by now."""
-    for leaf in leaves_of(_analyzed(df)):
+    plan = _analyzed(df)
+    for leaf in leaves_of(plan):
         if is_of_files(leaf):
             leaf.relation().location().refresh()
-    return df.select("*")
+    return computed(df.sparkSession, plan)
 
 
 def _analyzed(df: DataFrame) -> Any:
@@ -95,39 +103,48 @@ def _digest(*parts: object) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
 
 
-def _read_from(df: DataFrame) -> tuple[str, list[frozenset[File]]] | None:
-    """The text of a query over files, and the files of each relation in it; None if it is not
-    one."""
-    plan = _analyzed(df)
+def _told(df: DataFrame) -> Told | None:
+    """What the query of a table computes; None if Spark cannot write it."""
     try:
-        if not plan.deterministic() or _UNKNOWN.search(plan.toJSON()):
-            return None
-        leaves = leaves_of(plan)
-        if not all(is_of_files(leaf) for leaf in leaves):
-            return None
-        text = _text(df)
-        # The text of a relation does not say where its files are, nor how they are read.
-        read = [read_as(leaf) for leaf in leaves], df.sparkSession.conf.get(_TIME_ZONE)
-        return f"{text}{read}", [files_of(leaf) for leaf in leaves]
+        return Told(_analyzed(df))
     except Py4JError:
         return None
 
 
-def _text(df: DataFrame) -> str:
-    """The text of the query of a table, whatever its columns are numbered."""
-    with _all_fields(df.sparkSession):
-        return str(_analyzed(df).canonicalized().toString())
-
-
-@contextmanager
-def _all_fields(spark: SparkSession) -> Iterator[None]:
-    """Spark shortens the texts of wide plans, unless it is told not to."""
-    before = spark.conf.get(_FIELDS, None)
-    spark.conf.set(_FIELDS, str(2**31 - 1))
+def _read_from(df: DataFrame, told: Told) -> tuple[str, list[frozenset[File]]] | None:
+    """What a query over files is, as a text, and the files of each relation in it; None if it is
+    not one."""
     try:
-        yield
-    finally:
-        if before is None:
-            spark.conf.unset(_FIELDS)
-        else:
-            spark.conf.set(_FIELDS, before)
+        leaves = leaves_of(_analyzed(df))
+        if not all(map(is_of_files, leaves)):
+            return None
+        computes = told.in_full()
+        if computes is None:
+            return None
+        text = repr((computes, [*map(read_as, leaves)], _settings(df.sparkSession)))
+        return text, [files_of(leaf) for leaf in leaves]
+    except Py4JError:
+        return None
+
+
+def _seen(df: DataFrame, told: Told | None) -> list[str] | None:
+    """What can be seen of a query that is not known in full; None if Spark cannot write it. Its
+    leaves say what they are: the name of a table in a database, for example."""
+    if told is None:
+        return None
+    try:
+        leaves = [leaf.canonicalized() for leaf in leaves_of(_analyzed(df))]
+        return [told.text, *(str(leaf.simpleString(2**31 - 1)) for leaf in leaves)]
+    except Py4JError:
+        return None
+
+
+def _settings(spark: SparkSession) -> list[tuple[str, str]]:
+    """The settings that may change what a query gives, and whose defaults they are."""
+    given = {
+        key: value
+        for key, value in spark.conf.getAll.items()
+        if key.startswith("spark.sql.") and not _OF_RUNNING.match(key)
+    }
+    asked = {key: str(spark.conf.get(key)) for key in _ASKED}
+    return sorted({**given, **asked, "version": spark.version}.items())

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import tempfile
+import time
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
@@ -23,6 +26,7 @@ from tests.conformance.join import at, table
 from tests.conformance.strategies import INSTANT, examples, until_shown
 from tests.conformance.ways import Disturbance
 from tests.operators.enrich.enrichment import UNHURRIED, Enrichment, disturbed
+from watersmeet.operators.enrich import step as step_module
 from watersmeet.operators.enrich.staged import Versions
 from watersmeet.operators.enrich.state import INCREMENTING, PHASE_OUT, SWITCHING
 from watersmeet.operators.enrich.step import Step
@@ -194,6 +198,49 @@ def test_a_version_that_is_gone_is_replaced_by_the_current_one(tmp_path: Path) -
     local.refresh(prices(1))
     shutil.rmtree(local.staged.folder)
     assert versions(local.batch(rows([1], 1))) == [1]
+
+
+@pytest.mark.parametrize("lost", ["0/0.arrow", "0/1.arrow", "0/index.arrow", "0/filter", "0"])
+def test_a_version_of_which_files_are_gone_is_replaced_at_a_restart(
+    tmp_path: Path, lost: str
+) -> None:
+    # Given a version that the state has noted, and a newer one that is made at a restart,
+    local = changing(policy=SMALL).start(str(tmp_path))
+    for second in range(2):
+        local.batch(rows([1], second))
+    newer = local.stage(prices(1))
+    local._versions().set(newer.version)
+    # when a file of the old one is gone, but for what says that it is complete,
+    gone = Path(local.staged.folder) / lost
+    shutil.rmtree(gone) if gone.is_dir() else gone.unlink()
+    assert local.staged.size() is not None
+    again = changing(policy=SMALL).start(str(tmp_path), restart=local, staged=newer)
+    # then rows are answered from the newer one.
+    assert versions(again.batch(rows([*range(20)], 2))) == [1] * 20
+
+
+def test_a_step_that_takes_long_keeps_its_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a step that has begun with a version,
+    monkeypatch.setattr(step_module, "TOUCH_SECONDS", 0)
+    local = changing().start(str(tmp_path))
+    idle = []
+
+    def chunks() -> Iterator[list[pa.RecordBatch | None]]:
+        yield [local._encoded(0, rows([1], 0))]
+        # which is superseded meanwhile, an hour and more ago,
+        local.staged.supersede(local.stage(prices(1)))
+        long_ago = time.time() - 3700
+        os.utime(Path(local.staged.folder) / "table.json", (long_ago, long_ago))
+        idle.append(local.staged.idle())
+        # when further rows come, then that is still in use.
+        yield [local._encoded(0, rows([2], 0))]
+        idle.append(local.staged.idle())
+
+    operator, state = local.run.operator, local.run.state(0)
+    list(operator.step(chunks(), None, state, operator.counters()))
+    assert idle == [True, False]
 
 
 def test_a_failed_refresh_is_noted_and_the_old_version_stays(tmp_path: Path) -> None:

@@ -112,6 +112,16 @@ def partition_path(base: str, number: int) -> str:
     return f"{base}{number}.arrow"
 
 
+def partitions_in(base: str) -> int | None:
+    """Of how many partitions the files are in a folder that is a base; None if it lacks the index
+    or the filter."""
+    try:
+        names = {*os.listdir(base)}
+    except FileNotFoundError:  # another error does not say that it is gone
+        return None
+    return sum(map(is_partition, names)) if {INDEX, FILTER} <= names else None
+
+
 def is_partition(name: str) -> bool:
     """Is this the name of a partition's file in a folder that is a base?
 

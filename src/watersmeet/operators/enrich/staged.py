@@ -30,7 +30,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from watersmeet.operators.enrich.partitions import FILTER, INDEX, PartitionWriter, is_partition
+from watersmeet.errors import StagedTableError
+from watersmeet.operators.enrich.partitions import PartitionWriter, partitions_in
 from watersmeet.operators.enrich.source import Source
 from watersmeet.operators.enrich.table import TableShard, unreadable
 from watersmeet.rows.columns import CODE, TIME, codes_of, times_of
@@ -53,7 +54,7 @@ _KEPT = "kept"
 #: ... and unless a query that uses it runs, though it may take no steps.
 _HELD = "held"
 #: When it was used or held last is known to this many seconds.
-_TOUCH_SECONDS = 60
+TOUCH_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -165,6 +166,13 @@ class StagedTable:
         bases = [shard_base(layer.folder, part.number) for layer in self.layers for part in shards]
         return TableShard.open(bases, shards * len(self.layers))
 
+    def serves(self, shard: Shard) -> bool:
+        """Is every file there that a shard of the stream reads?"""
+        try:
+            return self.shard(shard).whole()
+        except StagedTableError:
+            return False
+
     def size(self) -> TableSize | None:
         """What there is; None if a folder is not complete, or of another format."""
         if any(part._summary().get("format") != FORMAT for part in self.parts):
@@ -178,16 +186,14 @@ class StagedTable:
     def _has_its_files(self) -> bool:
         """Has each shard of a layer its index and filter, and are there as many partitions as
         were written? It takes a listing for each shard."""
-        size, partitions = self.size(), 0
+        size = self.size()
         assert size is not None, "a layer is complete"
-        try:
-            for number in range(size.shards):
-                names = {*os.listdir(shard_base(self.folder, number))}
-                if not {INDEX, FILTER} <= names:
-                    return False
-                partitions += sum(map(is_partition, names))
-        except FileNotFoundError:  # another error does not say that it is gone
-            return False
+        partitions = 0
+        for number in range(size.shards):
+            there = partitions_in(shard_base(self.folder, number))
+            if there is None:
+                return False
+            partitions += there
         return partitions == size.partitions
 
     def complete(self, size: TableSize, layers: Sequence[StagedTable] = ()) -> None:
@@ -233,7 +239,7 @@ class StagedTable:
     def hold(self) -> None:
         """Note that a query runs that uses it, though it may take no steps for long."""
         for part in self.parts:
-            if time.time() - part._held_at() > _TOUCH_SECONDS:
+            if time.time() - part._held_at() > TOUCH_SECONDS:
                 part._mark(_HELD)
 
     def _held_at(self) -> float:
@@ -254,7 +260,7 @@ class StagedTable:
         """Note that it is in use."""
         for part in self.parts:
             with contextlib.suppress(OSError):
-                if time.time() - part.used_at() > _TOUCH_SECONDS:
+                if time.time() - part.used_at() > TOUCH_SECONDS:
                     os.utime(os.path.join(part.folder, _SUMMARY))
 
     def _summary(self) -> dict[str, Any]:

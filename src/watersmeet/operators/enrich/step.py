@@ -23,8 +23,10 @@ partitions stay in the system's memory, and the join is a main-memory join (theo
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -37,7 +39,7 @@ from watersmeet.operators.enrich.hot_keys import HotKeys
 from watersmeet.operators.enrich.layout import STREAM, EnrichLayout
 from watersmeet.operators.enrich.migration import Migration
 from watersmeet.operators.enrich.retry import Retry
-from watersmeet.operators.enrich.staged import StagedTable, Versions
+from watersmeet.operators.enrich.staged import TOUCH_SECONDS, StagedTable, Versions
 from watersmeet.operators.enrich.state import EnrichState, averaged
 from watersmeet.operators.enrich.table import TableShard, ascending
 from watersmeet.operators.enrich.turn import Turn
@@ -52,6 +54,8 @@ from watersmeet.state.store import Store
 #: Where less than this is handled at a time, the memory is small beside what Arrow keeps of freed
 #: memory, some tens of megabytes. Then that is given back after each step; it takes milliseconds.
 _SMALL_PIECE = 1_000_000
+
+_Piece = TypeVar("_Piece")
 
 
 class Enrich:
@@ -102,7 +106,7 @@ class Enrich:
         staged.touch()
         table = staged.shard(state.shard)
         step = Step.begin(self.layout, table, staged.version, state, counters, watermark)
-        for results in step.results(chunks, watermark):
+        for results in _using(staged, step.results(_using(staged, chunks), watermark)):
             counters.results += len(results)
             yield self._with_version(results, staged.version)
         step.end()
@@ -146,10 +150,10 @@ class Enrich:
         noted = progress.newer or progress.version
         if self.versions is None or noted is None or progress.table != self.versions.table:
             return self.staged
-        staged = self.versions.version(noted)
-        if staged.size() is not None:
-            return staged
-        return self.versions.current() or self.staged
+        staged, current = self.versions.version(noted), self.versions.current() or self.staged
+        # Those two have been looked at when they were made, or when the query was started.
+        whole = staged in (self.staged, current) or staged.serves(state.shard)
+        return staged if whole and staged.size() is not None else current
 
     def _look_for_newer(
         self, versions: Versions, state: EnrichState, counters: EnrichCounters
@@ -163,6 +167,16 @@ class Enrich:
         failure = versions.failure()
         if failure is not None and state.shard.number == 0:
             counters.notes.append(f"the table could not be refreshed: {failure}")
+
+
+def _using(staged: StagedTable, pieces: Iterable[_Piece]) -> Iterator[_Piece]:
+    """Pieces of a step. Its table is known to be in use as long as they come."""
+    touched = time.monotonic()
+    for piece in pieces:
+        if time.monotonic() - touched > TOUCH_SECONDS:
+            staged.touch()
+            touched = time.monotonic()
+        yield piece
 
 
 @dataclass

@@ -30,7 +30,13 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.errors import StagedTableError
-from watersmeet.operators.enrich.partitions import FILTER, INDEX, filter_places, partition_path
+from watersmeet.operators.enrich.partitions import (
+    FILTER,
+    INDEX,
+    filter_places,
+    partition_path,
+    partitions_in,
+)
 from watersmeet.rows.columns import Bools, Ints, codes_of
 from watersmeet.rows.shard import Shard, numbers_of
 from watersmeet.state.segment import Segment
@@ -123,6 +129,10 @@ class Layer:
         """The file of a partition."""
         return partition_path(self.base, number)
 
+    def whole(self) -> bool:
+        """Are all of its files there?"""
+        return partitions_in(self.base) == len(self)
+
     def partition(self, number: int, touched: Touched = "some") -> Segment:
         """A partition's rows, mapped into memory, in the order of their codes."""
         rows = _mapped(self.path(number), int(self.bytes[number]), touched)
@@ -148,6 +158,10 @@ class TableShard:
     def __len__(self) -> int:
         """The number of partitions."""
         return sum(map(len, self.layers))
+
+    def whole(self) -> bool:
+        """Are the files of all layers there?"""
+        return all(layer.whole() for layer in self.layers)
 
     @cached_property
     def starts(self) -> Ints:
