@@ -306,6 +306,8 @@ def test_explain_shows_what_a_budget_means() -> None:
     text = explain(plan(budget=wm.Budget(memory="1 GB", fanout=100, overflow="fail")))
     assert "memory: 1 GB, 250 MB for each shard: the query stops" in text
     assert "at most 100 matches of one row in one slice" in text
+    semi = explain(plan(how="semi", budget=wm.Budget(fanout=100, overflow="fail")))
+    assert "fan-out: no limit, as a row comes once at most (semi join)" in semi
 
 
 def test_batch_dataframes_need_no_windows() -> None:
