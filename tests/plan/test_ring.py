@@ -279,6 +279,21 @@ class TestSlices:
         assert few.on(16, reach=8).memory == draining.memory
         assert few.on(4).memory == few.memory
 
+    @pytest.mark.parametrize(
+        ("tuning", "then"),
+        [
+            (wm.Tuning(slices=4), (4, 4)),
+            (wm.Tuning(slices=2, draining=4), (2, 4)),
+            (None, (8, 8)),
+        ],
+        ids=["as many as the session has shards", "as many drain", "all"],
+    )
+    def test_a_checkpoint_with_more_shards_has_as_many_as_were_asked_for(
+        self, tuning: wm.Tuning | None, then: tuple[int, int]
+    ) -> None:
+        policy = plan(shards=4, tuning=tuning).policy.on(8)
+        assert (policy.slices, policy.reach) == then
+
     def test_without_it_all_are_used_and_explain_shows_the_curve(self) -> None:
         slow = stream("a", rows_per_second=1), stream("b", rows_per_second=1)
         planned = plan(*slow, shards=16, weights=SENDS)

@@ -206,6 +206,7 @@ def ring_policy(
         cross_products=tuple((c.driver, c.stream, c.pairs) for c in streams.crossings(order)),
         budget=None if spec.budget is None else _shard_budget(spec.budget, reach * hops, cores=1),
         cores=cores,
+        everywhere=slices == shards and asked in (None, "auto"),
     )
 
 
