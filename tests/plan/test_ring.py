@@ -202,6 +202,20 @@ def test_explain_shows_what_is_searched_and_what_is_compared() -> None:
     assert "never waits" not in text
 
 
+def test_a_condition_that_is_searched_by_and_evaluated_counts_once() -> None:
+    def partial(*, exact: bool) -> tuple[float, ...]:
+        """What hops add if a search for ``a.n <= b.n`` finds these rows only, or others too."""
+        low, high = (Rank(f"{n}.n", i, ("n",), "int", pl.col(f"{i}.n")) for i, n in enumerate("ab"))
+        less = SqlPredicate("a.n <= b.n", ((0, "n"), (1, "n")), pl.col("0.n") <= pl.col("1.n"))
+        term = Term(less, comparisons=(Comparison(low, high, exact=exact),))
+        with mock.patch.object(Machine, "translate", return_value=(term,)):
+            planned = plan(names="abc", where=["a.n <= b.n", near("b", "c")])
+        assert len(planned.conditions.predicates) == (1 if exact else 2)
+        return planned.policy.partial
+
+    assert partial(exact=False) == partial(exact=True)
+
+
 def test_streams_that_no_condition_connects_are_told() -> None:
     planned = plan(where=near("a"))
     assert planned.unconnected is not None
