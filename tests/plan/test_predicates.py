@@ -106,6 +106,7 @@ def failing(a: pa.Table, b: pa.Table) -> pa.Array:
         (lambda a, b: 7, "it returned a int"),
         (lambda a, b: np.ones(len(a), dtype=np.complex128), "it returned a ndarray: "),
         (lambda a, b: [1 << 70], "it returned a list: "),
+        (lambda a, b: (1 // 0 for _ in range(len(a))), "a generator: ZeroDivisionError: "),
     ],
 )
 def test_a_failing_function_stops_the_step_and_a_corrected_one_goes_on(

@@ -202,6 +202,20 @@ def test_explain_shows_what_is_searched_and_what_is_compared() -> None:
     assert "never waits" not in text
 
 
+def test_a_condition_that_is_searched_by_and_evaluated_counts_once() -> None:
+    def partial(*, exact: bool) -> tuple[float, ...]:
+        """What hops add if a search for ``a.n <= b.n`` finds these rows only, or others too."""
+        low, high = (Rank(f"{n}.n", i, ("n",), "int", pl.col(f"{i}.n")) for i, n in enumerate("ab"))
+        less = SqlPredicate("a.n <= b.n", ((0, "n"), (1, "n")), pl.col("0.n") <= pl.col("1.n"))
+        term = Term(less, comparisons=(Comparison(low, high, exact=exact),))
+        with mock.patch.object(Machine, "translate", return_value=(term,)):
+            planned = plan(names="abc", where=["a.n <= b.n", near("b", "c")])
+        assert len(planned.conditions.predicates) == (1 if exact else 2)
+        return planned.policy.partial
+
+    assert partial(exact=False) == partial(exact=True)
+
+
 def test_streams_that_no_condition_connects_are_told() -> None:
     planned = plan(where=near("a"))
     assert planned.unconnected is not None
@@ -279,6 +293,21 @@ class TestSlices:
         assert few.on(16, reach=8).memory == draining.memory
         assert few.on(4).memory == few.memory
 
+    @pytest.mark.parametrize(
+        ("tuning", "then"),
+        [
+            (wm.Tuning(slices=4), (4, 4)),
+            (wm.Tuning(slices=2, draining=4), (2, 4)),
+            (None, (8, 8)),
+        ],
+        ids=["as many as the session has shards", "as many drain", "all"],
+    )
+    def test_a_checkpoint_with_more_shards_has_as_many_as_were_asked_for(
+        self, tuning: wm.Tuning | None, then: tuple[int, int]
+    ) -> None:
+        policy = plan(shards=4, tuning=tuning).policy.on(8)
+        assert (policy.slices, policy.reach) == then
+
     def test_without_it_all_are_used_and_explain_shows_the_curve(self) -> None:
         slow = stream("a", rows_per_second=1), stream("b", rows_per_second=1)
         planned = plan(*slow, shards=16, weights=SENDS)
@@ -306,6 +335,8 @@ def test_explain_shows_what_a_budget_means() -> None:
     text = explain(plan(budget=wm.Budget(memory="1 GB", fanout=100, overflow="fail")))
     assert "memory: 1 GB, 250 MB for each shard: the query stops" in text
     assert "at most 100 matches of one row in one slice" in text
+    semi = explain(plan(how="semi", budget=wm.Budget(fanout=100, overflow="fail")))
+    assert "fan-out: no limit, as a row comes once at most (semi join)" in semi
 
 
 def test_batch_dataframes_need_no_windows() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,7 @@ def test_rows_are_known_by_all_that_is_in_them(spark: SparkSession) -> None:
     # Given rows that differ in a null, an order, the sign of a zero, or deep inside, twice each,
     kind = (
         "a int, b int, c array<int>, d map<string, int>, e struct<x: timestamp, y: array<int>>, "
-        "f double, g float, h array<double>"
+        "f double, g float, h array<double>, i array<timestamp_ntz>"
     )
     moment = at(1)
     nested: list[tuple[Any, ...]] = [
@@ -110,7 +111,10 @@ def test_rows_are_known_by_all_that_is_in_them(spark: SparkSession) -> None:
         (1, None, [1, None], {"k": None}, None),
     ]
     zeros = [(0.0, 0.0, [0.0]), (-0.0, 0.0, [0.0]), (0.0, -0.0, [0.0]), (0.0, 0.0, [-0.0])]
-    rows = [(*row, *zeros[0]) for row in nested] + [(*nested[0], *row) for row in zeros[1:]]
+    local = [([datetime(2024, 1, 1, microsecond=micros)],) for micros in (1, 2)]
+    rows = [(*row, *zeros[0], *local[0]) for row in nested]
+    rows += [(*nested[0], *row, *local[0]) for row in zeros[1:]]
+    rows += [(*nested[0], *zeros[0], *local[1])]
     df = spark.createDataFrame(rows * 2, kind)
     columns = tuple(Column(f.name, f.dataType.simpleString()) for f in df.schema)
     stream = StreamSpec("s", columns, streaming=False)

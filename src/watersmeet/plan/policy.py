@@ -206,6 +206,7 @@ def ring_policy(
         cross_products=tuple((c.driver, c.stream, c.pairs) for c in streams.crossings(order)),
         budget=None if spec.budget is None else _shard_budget(spec.budget, reach * hops, cores=1),
         cores=cores,
+        everywhere=slices == shards and asked in (None, "auto"),
     )
 
 
@@ -263,8 +264,9 @@ def _expected_streams(spec: RingSpec, conditions: Conditions) -> Streams:
         for window in spec.windows
     ]
     stored = tuple(max(1.0, rate * kept) for rate, kept in zip(rates, seconds, strict=True))
-    links = tuple(Link(streams, UNKNOWN_SELECTIVITY) for streams in conditions.streams)
-    return Streams(rates, stored, links)
+    shares = conditions.shares(UNKNOWN_SELECTIVITY)
+    links = (Link(*each) for each in zip(conditions.streams, shares, strict=True))
+    return Streams(rates, stored, tuple(links))
 
 
 def _hop_order(spec: RingSpec, streams: Streams) -> tuple[int, ...]:

@@ -18,21 +18,28 @@ from watersmeet.rows.terms import Term, searched
 @dataclass(frozen=True)
 class Conditions:
     """All of these hold. They are known by their numbers: ``predicates`` first, then
-    ``overlaps``."""
+    ``overlaps``. The predicates that are ``searched`` say, exactly, what an overlap says nearly."""
 
     predicates: tuple[Predicate, ...] = ()
     overlaps: tuple[Overlap, ...] = ()
+    searched: frozenset[int] = frozenset()
 
     @classmethod
     def of(cls, terms: Sequence[Term], functions: Sequence[Predicate]) -> Conditions:
         """The terms of SQL and the functions that must hold."""
         overlaps, evaluated = searched(terms)
-        return cls((*(term.predicate for term in evaluated), *functions), overlaps)
+        both = frozenset(number for number, term in enumerate(evaluated) if term.comparisons)
+        return cls((*(term.predicate for term in evaluated), *functions), overlaps, both)
 
     @property
     def streams(self) -> list[frozenset[int]]:
         """The streams that each of them compares."""
         return [*map(streams_of, self.predicates), *(overlap.streams for overlap in self.overlaps)]
+
+    def shares(self, unknown: float) -> list[float]:
+        """What each of them is taken to let through before it is measured: ``unknown``, which is
+        taken of a condition; all, where a search for the same condition has rejected the rest."""
+        return [1.0 if n in self.searched else unknown for n in range(len(self.streams))]
 
     def columns(self, stream: int) -> set[str]:
         """The columns of a stream that any of them reads."""

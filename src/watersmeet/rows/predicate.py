@@ -193,8 +193,9 @@ class FunctionPredicate:
             return given
         try:
             holds = given if isinstance(given, pa.Array | pa.ChunkedArray) else pa.array(given)
-        except (pa.ArrowException, TypeError, OverflowError) as error:
-            raise self._failure(f"it returned a {type(given).__name__}: {error}", tables) from error
+        except Exception as error:  # what is computed when it is read may fail with anything
+            what = f"a {type(given).__name__}: {type(error).__name__}: {error}"
+            raise self._failure(f"it returned {what}", tables) from error
         if pa.types.is_null(holds.type):
             holds = holds.cast(pa.bool_())
         if not pa.types.is_boolean(holds.type):

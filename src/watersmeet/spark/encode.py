@@ -12,7 +12,11 @@ from watersmeet.spark.inputs import quoted
 #: Where the second hash of a row's content begins, so that it differs from the first.
 _SEED = "watersmeet"
 #: Nested values as text, with all there is in them.
-_AS_TEXT = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
+_AS_TEXT = {
+    "ignoreNullFields": "false",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
 
 
 def encoded(df: DataFrame, layout: RowLayout) -> DataFrame:

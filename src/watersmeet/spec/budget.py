@@ -23,7 +23,8 @@ class Budget:
         as many as the join turns out to manage.
     fanout
         Results that one new row may make. Of a join without a key: rows that a new row, or a
-        partial result, may match in one slice of one hop.
+        partial result, may match in one slice of one hop. Semi and anti joins give a row once
+        at most: there it limits nothing.
     overflow
         What to do with more than that: ``"spill"`` (keep all; what does not fit into the
         memory is read from disk when it is probed), ``"shed"`` (drop rows, or keep

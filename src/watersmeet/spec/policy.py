@@ -128,10 +128,11 @@ class RingPolicy:
 
     ``shards`` is the number of parts that are stepped on their own, ``cores`` of them side by side.
     New rows are stored in the first ``slices`` of them, and probe the first ``reach``: an earlier
-    run may have had more slices. ``order`` is that of the hops: hop j stores the rows of stream
-    ``order[j]``, and should add ``partial[j]`` partial results a second; ``cross_products`` tells
-    who meets a stream that no condition connects: driver, stream, pairs a second. ``goal`` is what
-    the number of slices is judged by.
+    run may have had more slices. ``everywhere``: every shard has a slice, however many there turn
+    out to be; otherwise these numbers were asked for. ``order`` is that of the hops: hop j stores
+    the rows of stream ``order[j]``, and should add ``partial[j]`` partial results a second;
+    ``cross_products`` tells who meets a stream that no condition connects: driver, stream, pairs a
+    second. ``goal`` is what the number of slices is judged by.
     """
 
     shards: int
@@ -144,15 +145,15 @@ class RingPolicy:
     goal: str = "throughput"
     budget: ShardBudget | None = None
     cores: int | None = None
+    everywhere: bool = False
 
     def on(self, shards: int, *, reach: int = 0) -> RingPolicy:
-        """The same, on another number of shards, of which so many are reached at least. Where all
-        of them had slices, all have."""
-        reach = shards if self.reached is None else min(max(self.reached, reach), shards)
+        """The same, on another number of shards, of which so many are reached at least."""
+        reach = shards if self.everywhere else min(max(self.reach, reach), shards)
         return replace(
             self,
             shards=shards,
-            slices=shards if self.dealt is None else min(self.dealt, shards),
+            slices=shards if self.everywhere else min(self.slices, shards),
             reach=reach,
             budget=None if self.budget is None else self.budget.shared(self.reach, reach),
         )
@@ -160,12 +161,12 @@ class RingPolicy:
     @property
     def dealt(self) -> int | None:
         """How many shards new rows are dealt to; None: all."""
-        return None if self.slices == self.shards else self.slices
+        return None if self.everywhere else self.slices
 
     @property
     def reached(self) -> int | None:
         """How many shards are probed; None: all."""
-        return None if self.reach == self.shards else self.reach
+        return None if self.everywhere else self.reach
 
     @property
     def memory(self) -> int | None:

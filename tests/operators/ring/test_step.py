@@ -295,6 +295,42 @@ class TestFanOut:
         with pytest.raises(OverBudgetError, match="a row of b, at 2024-01-01T00:00:01"):
             join.batch(b=rows((1, 1)))
 
+    @pytest.mark.parametrize(
+        ("how", "overflow"),
+        [
+            *((how, "fail") for how in ("inner", "left", "right", "semi", "anti")),
+            ("inner", "shed"),
+            ("semi", "shed"),
+        ],
+    )
+    @pytest.mark.parametrize(("first", "last"), ["ab", "ba"])
+    def test_it_is_limited_as_in_a_join_with_a_key(
+        self, first: str, last: str, how: str, overflow: Any, tmp_path: Path
+    ) -> None:
+        def outcome(name: str, **matching: Any) -> object:
+            """Twenty stored rows of one stream, then one row of the other that matches all."""
+            join = LocalJoin(
+                {name: LocalStream(SCHEMA, time="t", delay=timedelta(0)) for name in "ab"},
+                within="100 seconds",
+                how=how,
+                budget=wm.Budget(fanout=5, overflow=overflow),
+                folder=str(tmp_path / name),
+                **matching,
+            )
+            join.batch(**{first: rows(*((1, n / 100) for n in range(20)))})
+            try:
+                results = join.batch(**{last: rows((1, 1))}).num_rows
+            except OverBudgetError:
+                return "over the budget"
+            counters = join.counters
+            return results, counters.capped, counters.largest.fanout, join.finish().num_rows
+
+        def same(a: pa.Table, b: pa.Table) -> pa.ChunkedArray:
+            return pc.equal(a["n"], b["n"])
+
+        ring = outcome("ring", where=wm.predicate(same, "a", "b"))
+        assert ring == outcome("key", on="n")
+
 
 def test_a_state_that_may_not_spill_stops_the_query(tmp_path: Path) -> None:
     join = joined(tmp_path, budget=wm.Budget(memory=2_000, overflow="fail"))

@@ -65,12 +65,14 @@ class Measurements:
 
     def streams(self, layout: RingLayout) -> Streams:
         """What they say about the streams."""
+        conditions = layout.conditions
+        assumed = conditions.shares(UNKNOWN_SELECTIVITY)
         return Streams(
             tuple(self.rows),
             tuple(max(1.0, self.stored[str(stream)]) for stream in range(len(layout.streams))),
             tuple(
-                Link(streams, self.selectivity.get(str(number), UNKNOWN_SELECTIVITY))
-                for number, streams in enumerate(layout.conditions.streams)
+                Link(streams, self.selectivity.get(str(number), assumed[number]))
+                for number, streams in enumerate(conditions.streams)
             ),
         )
 

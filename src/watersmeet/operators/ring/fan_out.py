@@ -1,7 +1,8 @@
 """Fan-out: how many rows one probing row matches in a slice.
 
 The largest is reported. A budget can cap it, or make the query fail. A row probes all slices, and
-none knows what the others have found: so the cap is that of one slice.
+none knows what the others have found: so the cap is that of one slice. Pairs are counted that make
+results: a semi or anti join makes none of them, so there nothing is counted, and nothing capped.
 """
 
 from __future__ import annotations
@@ -13,25 +14,24 @@ import numpy as np
 from watersmeet.errors import OverBudgetError
 from watersmeet.operators.base import Largest
 from watersmeet.operators.ring.counters import RingCounters
+from watersmeet.operators.ring.layout import RingLayout
 from watersmeet.operators.ring.probing import Probing
 from watersmeet.rows.columns import Bools, Ints, Positions
 from watersmeet.rows.dealing import ranks
-from watersmeet.spec.policy import ShardBudget
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 class FanOut:
-    """Counts what each of some probing rows matches. ``names`` are the streams that they are
-    of."""
+    """Counts what each of some probing rows matches."""
 
-    def __init__(
-        self, budget: ShardBudget | None, probing: Probing, names: str, counters: RingCounters
-    ) -> None:
-        self._limit = None if budget is None else budget.fanout
+    def __init__(self, layout: RingLayout, probing: Probing, counters: RingCounters) -> None:
+        budget = layout.policy.budget
+        self._counts = layout.how not in ("semi", "anti")
+        self._limit = budget.fanout if budget is not None and self._counts else None
         self._fails = budget is not None and budget.overflow == "fail"
         self._probing = probing
-        self._names = names
+        self._names = " and ".join(layout.streams[stream].name for stream in probing.sides)
         self._counters = counters
         self._matches: Ints = np.zeros(len(probing), dtype=np.int64)
         self._capped: Bools = np.zeros(len(probing), dtype=np.bool_)
@@ -51,7 +51,7 @@ class FanOut:
 
     def admit(self, rows: Positions) -> Bools | slice:
         """Which of these matches the budget allows; they are counted."""
-        if not len(rows):
+        if not len(rows) or not self._counts:
             return slice(None)
         allowed: Bools | slice = slice(None)
         if self._limit is not None:

@@ -76,8 +76,7 @@ class Probe:
         if not len(probing):
             return
         self._progress.expect(probing, entries)
-        names = " and ".join(self._layout.streams[s].name for s in probing.sides)
-        fan_out = FanOut(self._layout.policy.budget, probing, names, self._counters)
+        fan_out = FanOut(self._layout, probing, self._counters)
         due, overlaps = self._layout.conditions.due(probing.sides, stream)
         candidates = Candidates(self._layout, probing, stream, overlaps)
         # Does each row meet all, whatever it has found already?

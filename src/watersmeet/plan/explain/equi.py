@@ -16,6 +16,7 @@ from watersmeet.plan.explain.shared import (
     described,
     event_time,
     expected_rows,
+    fan_out,
     in_words,
     keys,
     time_of,
@@ -226,11 +227,7 @@ def _budget(spec: EquiSpec, policy: EquiPolicy) -> list[Node]:
             what += "; nothing is lost"
         each = f"{sizes.format(memory)}, {sizes.format(policy.memory or 0)} for each shard"
         nodes.append(Node(f"memory: {each}: {what}"))
-    if budget.fanout is not None:
-        fate = "the query stops" if budget.overflow == "fail" else "the rest is left out"
-        nodes.append(
-            Node(f"fan-out: at most {budget.fanout:,} results of one new row; beyond that, {fate}")
-        )
+    nodes += fan_out(spec, "results of one new row")
     if budget.rate is not None:
         rate = budget.rate if isinstance(budget.rate, str) else f"{budget.rate:,g} rows/s"
         nodes.append(

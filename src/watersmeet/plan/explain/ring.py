@@ -9,6 +9,7 @@ from watersmeet.plan.explain.shared import (
     described,
     event_time,
     expected_rows,
+    fan_out,
     in_words,
     time_of,
     waiting,
@@ -200,15 +201,7 @@ def _budget(spec: RingSpec, policy: RingPolicy) -> list[Node]:
         nodes.append(
             Node(f"memory: {sizes.format(int(budget.memory))}, {each} for each shard: {what}")
         )
-    if budget.fanout is not None:
-        fate = "the query stops" if budget.overflow == "fail" else "the rest is left out"
-        nodes.append(
-            Node(
-                f"fan-out: at most {budget.fanout:,} matches of one row in one slice; beyond that, "
-                f"{fate}"
-            )
-        )
-    return [Node("budget", nodes)]
+    return [Node("budget", [*nodes, *fan_out(spec, "matches of one row in one slice")])]
 
 
 def _number(value: float) -> str:

@@ -199,3 +199,14 @@ def _key(spec: EquiSpec, names: Sequence[str], common: str) -> str:
     if all(type == common for _, type in own):
         return f"{names[0]}: {common}"
     return ", ".join(f"{column} ({type})" for column, type in own) + f": compared as {common}"
+
+
+def fan_out(spec: JoinSpec, limited: str) -> list[Node]:
+    """What a budget's limit means; ``limited`` is what it counts."""
+    budget = spec.budget
+    if budget is None or budget.fanout is None:
+        return []
+    if spec.how in ("semi", "anti"):
+        return [Node(f"fan-out: no limit, as a row comes once at most ({spec.how} join)")]
+    fate = "the query stops" if budget.overflow == "fail" else "the rest is left out"
+    return [Node(f"fan-out: at most {budget.fanout:,} {limited}; beyond that, {fate}")]
