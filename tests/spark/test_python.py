@@ -24,6 +24,7 @@ from watersmeet.errors import PredicateFunctionError, SessionError
 from watersmeet.rows.route import ByKey
 from watersmeet.spark.capsule import Pack
 from watersmeet.spark.exits import Results
+from watersmeet.spark.launcher import launcher
 from watersmeet.spark.processor import Processor
 from watersmeet.spark.python import HIDE_TRACEBACK, briefly, check_python, use_this_python
 from watersmeet.state.cache import SegmentCache
@@ -151,7 +152,7 @@ def test_on_a_local_master_workers_run_this_python_unless_another_is_chosen(
     monkeypatch.setattr(spark.sparkContext, "pythonExec", "python3")
     monkeypatch.delitem(os.environ, "PYSPARK_PYTHON")
     wm.join(streams, on="k")
-    assert spark.sparkContext.pythonExec == sys.executable
+    assert spark.sparkContext.pythonExec == launcher(spark.sparkContext)
     monkeypatch.setitem(os.environ, "PYSPARK_PYTHON", str(bare))
     with pytest.raises(SessionError, match="lacks watersmeet"):
         wm.join(streams, on="k")

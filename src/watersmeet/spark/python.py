@@ -21,6 +21,7 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from watersmeet.errors import InternalError, SessionError, WatersmeetError
+from watersmeet.spark.launcher import launcher
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Made = TypeVar("Made")
@@ -54,8 +55,9 @@ def use_this_python(spark: SparkSession) -> None:
     one: that must have what it needs."""
     if on_this_machine(spark):
         context = spark.sparkContext
+        chosen = python_here(context.getConf().get(PYTHON_SETTING))
         # PySpark itself looks at the variable only.
-        context.pythonExec = python_here(context.getConf().get(PYTHON_SETTING))
+        context.pythonExec = launcher(context) if chosen == sys.executable else chosen
 
 
 def python_here(setting: str | None) -> str:
