@@ -332,7 +332,7 @@ def plan(
     if budget is not None and budget.memory is not None:
         sizes.check_meant(budget.memory, argument="budget: memory")
     spark, spec = streams[0].df.sparkSession, planned.spec
-    session.check(spark)
+    session.check(spark, stream_with_state=spec.streaming)
     if spec.streaming and spec.hold:
         session.check_holding(spark, spec.event_time)
     _warn_of_crowding(planned)
@@ -501,7 +501,8 @@ def plan_enrich(
         name=name,
         tuning=tuning,
     )
-    session.check(spark)
+    with_state = planned.spec.streaming and not planned.policy.in_place
+    session.check(spark, stream_with_state=with_state)
     if not planned.policy.in_place:
         _warn_of_crowding(planned)
     folder = enriched.stage_folder(spark, stage)

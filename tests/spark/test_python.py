@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,16 +18,18 @@ import pyspark
 import pytest
 from pyspark import cloudpickle
 from pyspark.errors import PythonException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import watersmeet as wm
 from tests.operators.counting import CountByKey
+from tests.spark.streams import read, write
 from watersmeet.errors import PredicateFunctionError, SessionError
 from watersmeet.rows.route import ByKey
 from watersmeet.spark.capsule import Pack
 from watersmeet.spark.exits import Results
+from watersmeet.spark.launcher import launcher
 from watersmeet.spark.processor import Processor
-from watersmeet.spark.python import HIDE_TRACEBACK, briefly, check_python, use_this_python
+from watersmeet.spark.python import HIDE_TRACEBACK, briefly, check_python, fault_of, use_this_python
 from watersmeet.state.cache import SegmentCache
 
 
@@ -46,14 +50,55 @@ def bare(tmp_path: Path) -> Path:
 
 def test_a_python_of_this_machine_is_asked_what_it_lacks(bare: Path, tmp_path: Path) -> None:
     by = "PYSPARK_PYTHON"
-    check_python(sys.executable, by=by, paths="")
+    check_python(sys.executable, by=by)
     with pytest.raises(SessionError) as caught:
-        check_python(str(bare), by=by, paths="")
+        check_python(str(bare), by=by)
     message = str(caught.value)
     assert f"PYSPARK_PYTHON is '{bare}', a Python that lacks watersmeet, pyarrow, " in message
     assert f"Unset PYSPARK_PYTHON, so that {sys.executable} is used" in message
-    with pytest.raises(SessionError, match="does not run as a Python"):
-        check_python(str(tmp_path / "none"), by=by, paths="")
+    with pytest.raises(SessionError, match="none', which does not start: No such file or"):
+        check_python(str(tmp_path / "none"), by=by)
+
+
+@pytest.mark.parametrize(
+    ("script", "fault"),
+    [
+        (
+            "echo 'a: line' >&2; echo 'python: no such command' >&2; exit 3",
+            "python: no such command",
+        ),
+        ("exit 3", "its status is 3"),
+        ("echo 12", "its status is 0"),
+    ],
+)
+def test_a_program_that_is_no_python_is_told_by_its_own_last_line(
+    tmp_path: Path, script: str, fault: str
+) -> None:
+    executable = tmp_path / "python"
+    executable.write_text(f"#!/bin/sh\n{script}\n", encoding="utf8")
+    executable.chmod(0o755)
+    found = fault_of(str(executable), ("pyspark",), paths="")
+    assert found == f"which does not run as a Python: {fault}"
+
+
+def test_a_python_of_another_version_is_named_with_both(tmp_path: Path) -> None:
+    executable = tmp_path / "python"
+    executable.write_text("#!/bin/sh\necho a banner; echo '[[3, 8], []]'\n", encoding="utf8")
+    executable.chmod(0o755)
+    found = fault_of(str(executable), ("pyspark",), paths="")
+    ours = ".".join(map(str, sys.version_info[:2]))
+    assert found is not None
+    assert found.startswith(f"Python 3.8, and this one is Python {ours}: Spark needs the same")
+
+
+def test_a_folder_without_a_package_in_it_is_not_the_package(tmp_path: Path) -> None:
+    """One of Spark's jars has such a folder for protobuf, and is in the paths of every worker."""
+    (tmp_path / "google" / "protobuf").mkdir(parents=True)
+    alone = tmp_path / "python"
+    alone.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n', encoding="utf8")
+    alone.chmod(0o755)
+    found = fault_of(str(alone), ("google.protobuf",), paths=str(tmp_path))
+    assert found == "a Python that lacks google.protobuf"
 
 
 def test_a_python_that_a_setting_names_is_the_one_that_is_asked(
@@ -151,7 +196,7 @@ def test_on_a_local_master_workers_run_this_python_unless_another_is_chosen(
     monkeypatch.setattr(spark.sparkContext, "pythonExec", "python3")
     monkeypatch.delitem(os.environ, "PYSPARK_PYTHON")
     wm.join(streams, on="k")
-    assert spark.sparkContext.pythonExec == sys.executable
+    assert spark.sparkContext.pythonExec == launcher(spark.sparkContext)
     monkeypatch.setitem(os.environ, "PYSPARK_PYTHON", str(bare))
     with pytest.raises(SessionError, match="lacks watersmeet"):
         wm.join(streams, on="k")
@@ -170,6 +215,46 @@ def test_where_the_python_cannot_be_asked_the_first_task_says_what_it_lacks(
         wm.join([wm.stream(rows, "a"), wm.stream(rows, "b")], on="k").collect()
     assert "lacks the package 'watersmeet': install Watersmeet in it" in str(caught.value)
     assert "pickle.loads" not in str(caught.value)
+
+
+@pytest.mark.spark
+def test_on_any_master_a_stream_is_planned_with_a_python_that_starts_beside_the_driver(
+    spark: SparkSession, bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a master that is not local, and a stream,
+    monkeypatch.setattr("watersmeet.spark.python.on_this_machine", lambda spark: False)
+    once = spark.createDataFrame([(1, datetime(2026, 1, 1))], "k bigint, at timestamp")
+    stream = read(spark, write(tmp_path / "rows", [once.toArrow()]))
+
+    def told(executable: str, frame: DataFrame) -> str:
+        spark.sparkContext.pythonExec = executable
+        inputs = [wm.stream(frame, name, time="at", delay="1 minute") for name in "ab"]
+        try:
+            wm.plan(inputs, on="k", within="1 minute")
+        except SessionError as error:
+            return str(error)
+        return ""
+
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "")
+    # when workers have a Python that lacks something, then it is named before the query starts;
+    host = platform.node()
+    assert told(str(bare), stream) == (
+        f"the Python of Spark's workers, '{bare}', is also started beside the driver for a stream; "
+        f"here, on {host}, it is '{bare}', a Python that lacks google.protobuf. Have "
+        "PYSPARK_PYTHON name, before the session starts, a Python with Watersmeet that every host "
+        "has, this one too."
+    )
+    # also if its path is only right where an executor has unpacked an archive.
+    missing = os.path.join(os.getcwd(), "environment/bin/python")
+    assert told("./environment/bin/python", stream) == (
+        "the Python of Spark's workers, './environment/bin/python', is also started beside the "
+        f"driver for a stream; here, on {host}, it is '{missing}', which does not start: No such "
+        "file or directory. The path is relative: if it leads into an archive of spark.archives, "
+        f"unpack that here too, in {os.getcwd()}, into a folder of the same name."
+    )
+    # A batch needs no worker there; and a Python that has all is fine.
+    assert told(str(bare), once) == ""
+    assert told(sys.executable, stream) == ""
 
 
 def test_an_error_comes_first_and_the_lines_of_its_cause_behind_it(

@@ -64,6 +64,8 @@ def test_a_query_that_is_killed_again_and_again_gives_every_result_once(
         query.wait_for("done")
         assert query.process.wait(PATIENCE) == 0
     assert_same_rows(table(spark.read.parquet(str(tmp_path / "out"))), wanted)
+    said = (tmp_path / "stderr").read_text()
+    assert "Starting Streaming" not in said, "what PySpark prints for its developers is not seen"
 
 
 def executors(query: Driver) -> list[int]:

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.spark
 
 
 def test_a_local_session_has_what_a_join_needs(spark: SparkSession) -> None:
-    check(spark)
+    check(spark, stream_with_state=True)
     assert {name: spark.conf.get(name) for name in SETTINGS} == SETTINGS
     assert spark.sparkContext.master == "local[2]"
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
@@ -57,7 +57,7 @@ def test_configure_sets_up_a_running_session(spark: SparkSession) -> None:
     for name in SETTINGS:
         session.conf.unset(name)
     assert wm.configure(session) is session
-    check(session)
+    check(session, stream_with_state=True)
     assert {name: session.conf.get(name) for name in SETTINGS} == SETTINGS
     with pytest.raises(wm.errors.SessionError, match="str is neither a SparkSession nor a builder"):
         wm.configure("local")  # type: ignore[call-overload]
@@ -69,10 +69,10 @@ def test_checkpoints_on_this_disk_are_written_by_renames_unless_the_session_says
     name = "spark.sql.streaming.checkpointFileManagerClass"
     session = spark.newSession()
     session.conf.unset(name)
-    check(session)
+    check(session, stream_with_state=True)
     assert str(session.conf.get(name)).endswith(".FileSystemBasedCheckpointFileManager")
     session.conf.set(name, "one.of.your.own")
-    check(session)
+    check(session, stream_with_state=True)
     assert session.conf.get(name) == "one.of.your.own"
 
 
@@ -80,7 +80,7 @@ def test_loggers_that_warn_of_what_we_do_on_purpose_are_silent(spark: SparkSessi
     log4j = spark._jvm.org.apache.logging.log4j
     log4j.core.config.Configurator.setRootLevel(log4j.Level.WARN)
     try:
-        check(spark)
+        check(spark, stream_with_state=True)
         warns = {name: log4j.LogManager.getLogger(name).isWarnEnabled() for name in (*QUIET, "x")}
     finally:
         spark.sparkContext.setLogLevel("ERROR")

@@ -16,6 +16,7 @@ from watersmeet.errors import SessionError
 from watersmeet.spark.classic import refuse_connect
 from watersmeet.spark.python import (
     PYTHON_SETTING,
+    check_beside_driver,
     on_this_machine,
     python_here,
     use_this_python,
@@ -186,9 +187,11 @@ def check_holding(spark: SparkSession, event_time: str | None) -> None:
         )
 
 
-def check(spark: SparkSession) -> None:
+def check(spark: SparkSession, *, stream_with_state: bool) -> None:
     """Refuse a session in which the join could not run."""
     use_this_python(spark)
+    if stream_with_state:
+        check_beside_driver(spark)
     warm_up(spark)
     _spare_forks(spark)
     _silence(spark)
