@@ -1,11 +1,20 @@
-"""Which joins a plan of Spark's has. (What follows from that: test_recovery.py.)"""
+"""What a query is compared with when it starts, without Spark. (What follows from that:
+test_recovery.py.)"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from watersmeet.errors import StateError
 from watersmeet.spark import start_check
+from watersmeet.spark.checkpoint import Checkpoint, check
 from watersmeet.spark.start_check import Watched
+from watersmeet.state.fingerprint import fingerprint_of
+from watersmeet.state.manifest import Manifest
 
 
 def test_the_joins_of_a_plan_are_found_by_the_names_of_their_observations(
@@ -23,3 +32,34 @@ def test_the_joins_of_a_plan_are_found_by_the_names_of_their_observations(
     found = [operator.fingerprint for operator in start_check.operators_in(plan)]
     assert found == ["<watersmeet: a (2)>", "<watersmeet: a, [b>"]
     assert start_check.operators_in("Project [id#1]") == []
+
+
+def checkpoint_of(
+    names: Mapping[str, Sequence[str]], fingerprint: str = "", *, version: str = "4.3.0"
+) -> Checkpoint:
+    """A checkpoint with files of these names in its folders, and state of that fingerprint."""
+    spark: Any = SimpleNamespace(version=version)
+    checkpoint = Checkpoint(spark, "ck")
+    files = SimpleNamespace(names=lambda folder: list(names.get(folder, ())))
+    vars(checkpoint).update(files=files, states=[[Manifest(fingerprint, [])]])
+    return checkpoint
+
+
+def test_the_micro_batches_of_a_checkpoint_are_those_that_spark_has_logged() -> None:
+    # Given logs as Spark leaves them, with a file that was being written,
+    logs = {"ck/offsets": ["9", "10", "11"], "ck/commits": ["9", ".11.tmp", "10", ".10.crc"]}
+    checkpoint = checkpoint_of(logs)
+    # when they are read, then the last micro-batch was begun, and the one before was finished;
+    assert (checkpoint.begun, checkpoint.committed, checkpoint.interrupted) == (11, 10, True)
+    # and where nothing has run, there is none.
+    new = checkpoint_of({})
+    assert (new.begun, new.committed, new.last, new.interrupted) == (None, None, -1, False)
+
+
+@pytest.mark.parametrize("version", ["4.1.4", "4.3.0"])
+def test_every_spark_that_we_support_refuses_a_changed_join(version: str) -> None:
+    was, now = (fingerprint_of({"window of views": length}) for length in ("5 min", "10 min"))
+    checkpoint = checkpoint_of({"ck/commits": ["0"]}, was, version=version)
+    check(checkpoint, [was])
+    with pytest.raises(StateError, match="window of views: was 5 min, now 10 min"):
+        check(checkpoint, [now])
