@@ -35,12 +35,20 @@ def test_the_joins_of_a_plan_are_found_by_the_names_of_their_observations(
 
 
 def checkpoint_of(
-    names: Mapping[str, Sequence[str]], fingerprint: str = "", *, version: str = "4.3.0"
+    names: Mapping[str, Sequence[str]],
+    fingerprint: str = "",
+    *,
+    version: str = "4.3.0",
+    partitions: int = 2,
 ) -> Checkpoint:
-    """A checkpoint with files of these names in its folders, and state of that fingerprint."""
+    """A checkpoint with files of these names in its folders, state of that fingerprint, and what
+    Spark logs of the partitions."""
     spark: Any = SimpleNamespace(version=version)
     checkpoint = Checkpoint(spark, "ck")
-    files = SimpleNamespace(names=lambda folder: list(names.get(folder, ())))
+    offsets = f'v1\n{{"conf":{{"spark.sql.shuffle.partitions":"{partitions}"}}}}\n{{"logOffset":0}}'
+    files = SimpleNamespace(
+        names=lambda folder: list(names.get(folder, ())), read={"ck/offsets/0": offsets}.get
+    )
     vars(checkpoint).update(files=files, states=[[Manifest(fingerprint, [])]])
     return checkpoint
 
@@ -63,3 +71,24 @@ def test_every_spark_that_we_support_refuses_a_changed_join(version: str) -> Non
     check(checkpoint, [was])
     with pytest.raises(StateError, match="window of views: was 5 min, now 10 min"):
         check(checkpoint, [now])
+
+
+def test_a_checkpoint_with_another_number_of_partitions_is_told_of_and_what_fits() -> None:
+    def told(kept: int, session: int, cores: int | None) -> str | None:
+        checkpoint = checkpoint_of({"ck/offsets": ["0"]}, partitions=kept)
+        return start_check.other_partitions(checkpoint, session, cores)
+
+    # Given a checkpoint with as many as the session, or none, then there is nothing to tell.
+    assert told(200, 200, 2) is None
+    assert start_check.other_partitions(checkpoint_of({}), 2, 2) is None
+    # Given another number, then both are told;
+    differs = (
+        "ck: the query goes on with the 8 shuffle partitions that its checkpoint was begun with"
+    )
+    assert told(8, 2, 2) == f"{differs}, not with the session's 2."
+    assert told(8, 2, None) == told(8, 2, 2)
+    # and if these are far too many, then also what to do.
+    assert str(told(200, 2, 2)).endswith(
+        "not with the session's 2; these are far too many for 2 cores, as every micro-batch takes "
+        "a step of each: 2 fit, and need a new checkpointLocation."
+    )

@@ -72,6 +72,16 @@ class Checkpoint:
         return -1 if self.committed is None else self.committed
 
     @cached_property
+    def partitions(self) -> int | None:
+        """How many shuffle partitions the query goes on with; None: it begins with this start."""
+        if self.begun is None:
+            return None
+        text = self.files.read(f"{self.folder}/offsets/{self.begun}") or ""
+        # A version; what holds for the micro-batch, as JSON; and a line for each source.
+        settings = json.loads(text.splitlines()[1])["conf"]
+        return int(settings["spark.sql.shuffle.partitions"])
+
+    @cached_property
     def states(self) -> list[list[Manifest]]:
         """The manifests of each operator of ours, by shard."""
         every = [self.manifests(operator) for operator in self.operators()]
