@@ -121,3 +121,45 @@ def test_a_window_may_change_at_a_restart_unless_results_are_proven_by_it(
     else:
         with pytest.raises(StateError, match=re.escape(change)):
             again.batch(b=rows)
+
+
+@pytest.mark.parametrize(
+    ("window", "before", "now", "change"),
+    [
+        ("0 seconds", None, "a", None),
+        ("0 seconds", "a", None, None),
+        ("5 seconds", "a", "a", None),
+        ("5 seconds", None, "a", "Spark's watermark held back by: was none, now 5 s"),
+        ("5 seconds", "a", None, "Spark's watermark held back by: was 5 s, now none"),
+    ],
+)
+@pytest.mark.parametrize("keyless", [False, True])
+def test_whose_time_a_result_has_may_change_at_a_restart_where_no_watermark_moves(
+    tmp_path: Path,
+    window: str,
+    before: str | None,
+    now: str | None,
+    change: str | None,
+    keyless: bool,
+) -> None:
+    stream = LocalStream(SCHEMA, time="t", delay="0 seconds")
+    equal = wm.predicate(lambda a, b: pc.equal(a["k"], b["k"]), "a", "b")
+    what = {"where": equal} if keyless else {"on": "k"}
+
+    def join(event_time: str | None, restart: LocalJoin | None = None) -> LocalJoin:
+        options = {**what, "how": "anti", "event_time": event_time, "restart": restart}
+        within = {"a": window, "b": "5 seconds"}
+        return LocalJoin({"a": stream, "b": stream}, folder=str(tmp_path), within=within, **options)
+
+    # Given stored rows of an anti join, of which one has no match,
+    first = join(before)
+    first.batch(a=pa.table([[1, 2], [1_000_000] * 2], schema=SCHEMA))
+    # when it goes on with an event time, or without one, then it gives that row,
+    again = join(now, first)
+    match = pa.table([[1], [1_000_000]], schema=SCHEMA)
+    if change is None:
+        again.batch(b=match)
+        assert again.finish().column("k").to_pylist() == [2]
+    else:  # or it is refused, if Spark's watermark would be held back in another way.
+        with pytest.raises(StateError, match=re.escape(change)):
+            again.batch(b=match)

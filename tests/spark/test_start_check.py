@@ -1,11 +1,20 @@
-"""Which joins a plan of Spark's has. (What follows from that: test_recovery.py.)"""
+"""What a query is compared with when it starts, without Spark. (What follows from that:
+test_recovery.py.)"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from watersmeet.errors import StateError
 from watersmeet.spark import start_check
+from watersmeet.spark.checkpoint import Checkpoint, check
 from watersmeet.spark.start_check import Watched
+from watersmeet.state.fingerprint import fingerprint_of
+from watersmeet.state.manifest import Manifest
 
 
 def test_the_joins_of_a_plan_are_found_by_the_names_of_their_observations(
@@ -23,3 +32,63 @@ def test_the_joins_of_a_plan_are_found_by_the_names_of_their_observations(
     found = [operator.fingerprint for operator in start_check.operators_in(plan)]
     assert found == ["<watersmeet: a (2)>", "<watersmeet: a, [b>"]
     assert start_check.operators_in("Project [id#1]") == []
+
+
+def checkpoint_of(
+    names: Mapping[str, Sequence[str]],
+    fingerprint: str = "",
+    *,
+    version: str = "4.3.0",
+    partitions: int = 2,
+) -> Checkpoint:
+    """A checkpoint with files of these names in its folders, state of that fingerprint, and what
+    Spark logs of the partitions."""
+    spark: Any = SimpleNamespace(version=version)
+    checkpoint = Checkpoint(spark, "ck")
+    offsets = f'v1\n{{"conf":{{"spark.sql.shuffle.partitions":"{partitions}"}}}}\n{{"logOffset":0}}'
+    files = SimpleNamespace(
+        names=lambda folder: list(names.get(folder, ())), read={"ck/offsets/0": offsets}.get
+    )
+    vars(checkpoint).update(files=files, states=[[Manifest(fingerprint, [])]])
+    return checkpoint
+
+
+def test_the_micro_batches_of_a_checkpoint_are_those_that_spark_has_logged() -> None:
+    # Given logs as Spark leaves them, with a file that was being written,
+    logs = {"ck/offsets": ["9", "10", "11"], "ck/commits": ["9", ".11.tmp", "10", ".10.crc"]}
+    checkpoint = checkpoint_of(logs)
+    # when they are read, then the last micro-batch was begun, and the one before was finished;
+    assert (checkpoint.begun, checkpoint.committed, checkpoint.interrupted) == (11, 10, True)
+    # and where nothing has run, there is none.
+    new = checkpoint_of({})
+    assert (new.begun, new.committed, new.last, new.interrupted) == (None, None, -1, False)
+
+
+@pytest.mark.parametrize("version", ["4.1.4", "4.3.0"])
+def test_every_spark_that_we_support_refuses_a_changed_join(version: str) -> None:
+    was, now = (fingerprint_of({"window of views": length}) for length in ("5 min", "10 min"))
+    checkpoint = checkpoint_of({"ck/commits": ["0"]}, was, version=version)
+    check(checkpoint, [was])
+    with pytest.raises(StateError, match="window of views: was 5 min, now 10 min"):
+        check(checkpoint, [now])
+
+
+def test_a_checkpoint_with_another_number_of_partitions_is_told_of_and_what_fits() -> None:
+    def told(kept: int, session: int, cores: int | None) -> str | None:
+        checkpoint = checkpoint_of({"ck/offsets": ["0"]}, partitions=kept)
+        return start_check.other_partitions(checkpoint, session, cores)
+
+    # Given a checkpoint with as many as the session, or none, then there is nothing to tell.
+    assert told(200, 200, 2) is None
+    assert start_check.other_partitions(checkpoint_of({}), 2, 2) is None
+    # Given another number, then both are told;
+    differs = (
+        "ck: the query goes on with the 8 shuffle partitions that its checkpoint was begun with"
+    )
+    assert told(8, 2, 2) == f"{differs}, not with the session's 2."
+    assert told(8, 2, None) == told(8, 2, 2)
+    # and if these are far too many, then also what to do.
+    assert str(told(200, 2, 2)).endswith(
+        "not with the session's 2; these are far too many for 2 cores, as every micro-batch takes "
+        "a step of each: 2 fit, and need a new checkpointLocation."
+    )

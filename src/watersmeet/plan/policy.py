@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from watersmeet.cost.crowding import fitting_shards
 from watersmeet.cost.engine import Weights, expected, keeping_indexed, keeping_plain
 from watersmeet.cost.hop_order import UNKNOWN_SELECTIVITY, Link, Streams
 from watersmeet.cost.multiway import most_selective_first
@@ -28,9 +29,6 @@ from watersmeet.spec.ring import RingSpec
 
 #: For throughput, rows are purged after this number of punctuations (metadata paper, section 6.2).
 PURGE_AFTER = 100
-
-#: More shards than this for each core are called too many: some are useful, for a cluster to grow.
-MOST_SHARDS_A_CORE = 8
 
 #: Which stream's new rows are processed first, for a goal (multiway paper, section 3.2). In the
 #: paper's experiments and in ours, initial-output-size has given most results at half time.
@@ -64,9 +62,9 @@ def equi_policy(
 
 def crowding(shards: int, cores: int | None) -> str | None:
     """What is wrong with that many shards on that many cores, if they are far too many."""
-    if cores is None or shards <= MOST_SHARDS_A_CORE * cores:
+    fitting = fitting_shards(shards, cores)
+    if fitting is None:
         return None
-    fitting = max(2, cores)
     return (
         f"{shards} shards on {cores} core{'' if cores == 1 else 's'}: every micro-batch takes a "
         f"step of each, and an empty step takes time too. Before the first start, "

@@ -7,6 +7,7 @@ finds it out before the start.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,8 +15,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
-from watersmeet.errors import SessionError, StateError
+from watersmeet.errors import StateError
 from watersmeet.spark.shards import shard_ids
 from watersmeet.state.fingerprint import changed
 from watersmeet.state.manifest import Manifest
@@ -28,7 +30,6 @@ STATE = "state"
 def check(checkpoint: Checkpoint, fingerprints: Sequence[str]) -> None:
     """Refuse a checkpoint whose state was written by other operators than those of these
     ``fingerprints``. One without state of ours fits."""
-    check_version(checkpoint.spark, "check")
     if checkpoint.committed is None:
         return
     if not checkpoint.operators():
@@ -48,7 +49,6 @@ def check(checkpoint: Checkpoint, fingerprints: Sequence[str]) -> None:
 def check_in_place(checkpoint: Checkpoint, fingerprint: str) -> None:
     """Refuse a checkpoint that has state of the enrichment of this ``fingerprint``, which keeps
     none now. (Of other operators there may be state: of a join that follows, for example.)"""
-    check_version(checkpoint.spark, "check")
     if checkpoint.committed is None:
         return
     if any(manifests[0].fingerprint == fingerprint for manifests in checkpoint.states):
@@ -57,12 +57,6 @@ def check_in_place(checkpoint: Checkpoint, fingerprint: str) -> None:
             "retry. With none of them it keeps no state, and Spark refuses to start. Give one of "
             "them, or start the query with a new checkpointLocation."
         )
-
-
-def check_version(spark: SparkSession, call: str) -> None:
-    """Refuse a Spark that cannot read the state of our operators."""
-    if tuple(int(part) for part in spark.version.split(".")[:2]) < (4, 2):
-        raise SessionError(f"{call}: it needs Spark 4.2 or newer; this is {spark.version}.")
 
 
 @dataclass(frozen=True)
@@ -77,30 +71,34 @@ class Checkpoint:
         return Files(self.spark)
 
     @cached_property
-    def logs(self) -> Any:
-        """The logs of offsets and of commits."""
-        return logs_of(self.spark, self.files.resolved(self.folder))
-
-    @cached_property
     def committed(self) -> int | None:
         """The last micro-batch that was finished, if there is one."""
-        if not self.files.exists(self.files.path(f"{self.folder}/commits")):
-            return None
-        committed = self.logs.commitLog().getLatestBatchId()
-        return None if committed.isEmpty() else int(committed.get())
+        return self._latest("commits")
 
     @cached_property
+    def begun(self) -> int | None:
+        """The last micro-batch that was begun, if there is one."""
+        return self._latest("offsets")
+
+    @property
     def interrupted(self) -> bool:
         """Was a micro-batch begun, and not finished? The next run runs it again."""
-        if not self.files.exists(self.files.path(f"{self.folder}/offsets")):
-            return False
-        begun = self.logs.offsetLog().getLatestBatchId()
-        return not begun.isEmpty() and int(begun.get()) > self.last
+        return self.begun is not None and self.begun > self.last
 
     @property
     def last(self) -> int:
         """The last micro-batch that was finished, or -1."""
         return -1 if self.committed is None else self.committed
+
+    @cached_property
+    def partitions(self) -> int | None:
+        """How many shuffle partitions the query goes on with; None: it begins with this start."""
+        if self.begun is None:
+            return None
+        text = self.files.read(f"{self.folder}/offsets/{self.begun}") or ""
+        # A version; what holds for the micro-batch, as JSON; and a line for each source.
+        settings = json.loads(text.splitlines()[1])["conf"]
+        return int(settings["spark.sql.shuffle.partitions"])
 
     @cached_property
     def states(self) -> list[list[Manifest]]:
@@ -126,34 +124,46 @@ class Checkpoint:
 
     def values(self, operator: int) -> DataFrame:
         """What an operator of ours has stored: shard, name, value."""
-        stored: DataFrame = self._reader(operator).option("stateVarName", STATE).load()
-        return stored.select(
+        return self._stored(operator).select(
             "key.shard", "user_map_key.name", F.col("user_map_value.value").alias("value")
         )
-
-    def _reader(self, operator: int) -> Any:
-        reader = self.spark.read.format("statestore").option("path", self.folder)
-        return reader.option("operatorId", operator).option("batchId", self.committed)
 
     def manifests(self, operator: int) -> list[Manifest]:
         """The manifests of an operator's shards, in the order of the shards; none, if it is not
         one of ours."""
-        raw = self._reader(operator).option("_readAllColumnFamilies", "true").load()
-        names = raw.schema["partition_key"].dataType.fieldNames()
-        ours = raw.where(F.col("column_family_name") == STATE)
-        if names != ["shard"] or ours.isEmpty():
+        if not self._is_ours(operator):
             return []
         rows = self.values(operator).where(F.col("name") == MANIFEST).collect()
         found = {row.shard: Manifest.from_bytes(bytes(row.value)) for row in rows}
         return [found[shard] for shard in shard_ids(len(found))]
 
+    def _is_ours(self, operator: int) -> bool:
+        """Has an operator a map of that name, of values by shard and name?"""
+        rows = self.spark.read.format("state-metadata").load(self.folder)
+        rows = rows.where(F.col("operatorId") == operator).select("operatorProperties")
+        described = [json.loads(row.operatorProperties or "{}") for row in rows.collect()]
+        variables = [each for one in described for each in one.get("stateVariables", ())]
+        if not any(each["stateName"] == STATE for each in variables):
+            return False
+        schema = self._stored(operator).schema
+        return _fields(schema, "key") == ["shard"] and _fields(schema, "user_map_key") == ["name"]
 
-def logs_of(spark: SparkSession, folder: str) -> Any:
-    """The logs of offsets and of commits."""
-    jvm: Any = spark._jvm
-    runtime = jvm.org.apache.spark.sql.execution.streaming.runtime
-    read_only = False
-    return runtime.StreamingQueryCheckpointMetadata(spark._jsparkSession, folder, read_only)
+    def _stored(self, operator: int) -> DataFrame:
+        reader = self.spark.read.format("statestore").option("path", self.folder)
+        reader = reader.option("operatorId", operator).option("batchId", self.committed or 0)
+        stored: DataFrame = reader.option("stateVarName", STATE).load()
+        return stored
+
+    def _latest(self, log: str) -> int | None:
+        """The number of the newest file in a log of Spark's, of which each micro-batch has one."""
+        numbers = self.files.names(f"{self.folder}/{log}")
+        return max((int(name) for name in numbers if name.isdecimal()), default=None)
+
+
+def _fields(schema: T.StructType, column: str) -> list[str]:
+    """The names of the fields of a column that has such."""
+    kind = schema[column].dataType if column in schema.names else None
+    return kind.fieldNames() if isinstance(kind, T.StructType) else []
 
 
 class Files:
@@ -174,6 +184,12 @@ class Files:
 
     def exists(self, path: Any) -> bool:
         return bool(path.getFileSystem(self._conf).exists(path))
+
+    def names(self, folder: str) -> list[str]:
+        """The names in a folder; none, if it is not there."""
+        path = self.path(folder)
+        children = self._children(path) if self.exists(path) else []
+        return [str(child.getName()) for child in children]
 
     def read(self, name: str) -> str | None:
         """The text of a file; None, if there is none."""

@@ -37,7 +37,7 @@ from pyspark.sql import functions as F
 from watersmeet.errors import PlanError, SessionError, StateError
 from watersmeet.operators.ring.relocation import Moved, Relocation, hop_of
 from watersmeet.rows.ipc import decode, encode
-from watersmeet.spark.checkpoint import STATE, Checkpoint, Files, check_version, logs_of
+from watersmeet.spark.checkpoint import STATE, Checkpoint, Files
 from watersmeet.spark.shards import shard_ids
 from watersmeet.spark.start_check import NOTE
 from watersmeet.state.manifest import Manifest
@@ -71,7 +71,7 @@ def relocate(
     spark = SparkSession.getActiveSession()
     if spark is None:
         raise SessionError("relocate: there is no Spark session. Make one: wm.local_session().")
-    check_version(spark, "relocate")
+    _check_version(spark)
     before = Moving(spark, checkpoint)
     if before.files.exists(before.files.path(target)):
         raise PlanError(f"target={target!r} is there already. Give a new place, or remove it.")
@@ -90,6 +90,12 @@ def relocate(
         state.unpersist()
 
 
+def _check_version(spark: SparkSession) -> None:
+    """Refuse a Spark that has no rewriter of state."""
+    if tuple(int(part) for part in spark.version.split(".")[:2]) < (4, 2):
+        raise SessionError(f"relocate: it needs Spark 4.2 or newer; this is {spark.version}.")
+
+
 @dataclass(frozen=True)
 class StoredHop:
     """A hop as it is in a checkpoint: its operator there, and the manifests of its shards."""
@@ -106,7 +112,7 @@ class Moving(Checkpoint):
         """The last micro-batch, which must be complete."""
         if self.committed is None:
             raise StateError(f"checkpoint={self.folder!r}: no micro-batch of a query is in it.")
-        if self.logs.offsetLog().getLatestBatchId().get() != self.committed:
+        if self.begun != self.committed:
             raise StateError(
                 f"checkpoint={self.folder!r}: the last micro-batch was not finished. Start the "
                 "query once more, and stop it when it has finished one."
@@ -160,7 +166,10 @@ class Moving(Checkpoint):
         source, goal = files.resolved(self.folder), files.resolved(target)
         building = f"{goal}.incomplete"
         files.copy_without_state(source, building)
-        logs, batch = logs_of(self.spark, building), self.batch
+        runtime = jvm.org.apache.spark.sql.execution.streaming.runtime
+        read_only = False
+        logs = runtime.StreamingQueryCheckpointMetadata(session, building, read_only)
+        batch = self.batch
         places = {hop.operator: number for number, hop in enumerate(hops)}
         shards = len(hops[0].manifests)
         transform = Transform(self.spark, iter(self.operators()), places, shards, state)

@@ -32,6 +32,7 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
@@ -40,8 +41,10 @@ from py4j.protocol import Py4JError
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
+from watersmeet.cost.crowding import fitting_shards
 from watersmeet.errors import StateError
 from watersmeet.spark.checkpoint import Checkpoint, check
+from watersmeet.spark.cores import cores
 from watersmeet.spark.shards import AGAIN, REACH
 from watersmeet.spark.watermarks import BEHIND, behind_join
 from watersmeet.state.manifest import FORMAT
@@ -163,7 +166,7 @@ class _Starts:
 def compare(spark: SparkSession, execution: Any) -> None:
     """Compare a query, which is being started, with its checkpoint. End it if that is another
     one's, if it has two watermarks, or if it would leave rows waiting. If it has fewer slices, tell
-    it how many it must reach."""
+    it how many it must reach. Warn if it has another number of partitions."""
     plan = execution.analyzedPlan()
     # Rows that are answered in place have no state to compare, but a watermark.
     column = behind_join(plan)
@@ -177,6 +180,18 @@ def compare(spark: SparkSession, execution: Any) -> None:
         _end(spark, execution, f"PlanError: {_LEFT_WAITING}")
         return
     checkpoint = Checkpoint(spark, execution.resolvedCheckpointRoot())
+    _compare_operators(spark, execution, operators, checkpoint)
+    if execution.isActive():
+        now = int(execution.sparkSessionForStream().conf().get("spark.sql.shuffle.partitions"))
+        told = other_partitions(checkpoint, now, cores(spark))
+        if told is not None:
+            warnings.warn(told, stacklevel=1)
+
+
+def _compare_operators(
+    spark: SparkSession, execution: Any, operators: list[Watched], checkpoint: Checkpoint
+) -> None:
+    """The part of :func:`compare` that is about stored rows."""
     path = f"{checkpoint.folder}/{NOTE}"
     found = _noted(checkpoint, path)
     before = found or Note()
@@ -205,6 +220,24 @@ def compare(spark: SparkSession, execution: Any) -> None:
     if again is not None:
         conf.set(AGAIN, f"{checkpoint.last + 1}:{again[0]}")
     checkpoint.files.write(path, Note(tuple(reaching), history).text())
+
+
+def other_partitions(checkpoint: Checkpoint, session: int, cores: int | None) -> str | None:
+    """What to know where a checkpoint has another number of partitions than the session."""
+    kept = checkpoint.partitions
+    if kept is None or kept == session:
+        return None
+    told = (
+        f"the query goes on with the {kept} shuffle partitions that its checkpoint was begun with, "
+        f"not with the session's {session}"
+    )
+    fitting = fitting_shards(kept, cores)
+    if fitting is not None:
+        told += (
+            f"; these are far too many for {cores} core{'' if cores == 1 else 's'}, as every "
+            f"micro-batch takes a step of each: {fitting} fit, and need a new checkpointLocation"
+        )
+    return f"{checkpoint.folder}: {told}."
 
 
 def dealt(

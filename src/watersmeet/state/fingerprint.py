@@ -8,11 +8,13 @@ in words.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 #: The name of the fact that lists the names of the streams. What is known of one of them is named
 #: "... of <stream>".
 STREAMS = "streams"
+#: What stands before "columns of <stream>" in the name of the fact that lists the stored ones.
+STORED = "stored "
 #: What is known of a query: each fact by its name, as text or as a list of such.
 Facts = Mapping[str, str | Sequence[str]]
 
@@ -34,11 +36,17 @@ def differences(before: str, now: str) -> list[str]:
     """
     old, new = facts_of(before), facts_of(now)
     renamed = _streams(old) ^ _streams(new)
-    return [
-        f"{name}: {_change(old.get(name, 'none'), new.get(name, 'none'))}"
-        for name in changed(before, now)
-        if name.rpartition(" of ")[2] not in renamed
-    ]
+    found = []
+    for name in changed(before, now):
+        was, is_now = old.get(name, "none"), new.get(name, "none")
+        if name.startswith(STORED):
+            # Of a column that the stream has got or lost, that is enough.
+            every = name.removeprefix(STORED)
+            columns = {*old.get(every, ())} ^ {*new.get(every, ())}
+            was, is_now = (_stored_but(columns, facts.get(name, ())) for facts in (old, new))
+        if was != is_now and name.rpartition(" of ")[2] not in renamed:
+            found.append(f"{name}: {_change(was, is_now)}")
+    return found
 
 
 def changed(before: str, now: str) -> list[str]:
@@ -46,6 +54,11 @@ def changed(before: str, now: str) -> list[str]:
     old, new = facts_of(before), facts_of(now)
     names = [*old, *(name for name in new if name not in old)]
     return [name for name in names if old.get(name) != new.get(name)]
+
+
+def _stored_but(columns: Collection[str], stored: Sequence[str]) -> list[str]:
+    """The stored columns but those of ``columns``, each of which is a name and a type."""
+    return [name for name in stored if not any(one.startswith(f"{name} ") for one in columns)]
 
 
 def _streams(facts: Facts) -> set[str]:

@@ -17,7 +17,7 @@ from watersmeet.rows.output import Output, sources
 from watersmeet.rows.predicate import Predicate
 from watersmeet.spec.equi import EquiSpec
 from watersmeet.spec.policy import EquiPolicy
-from watersmeet.state.fingerprint import STREAMS, fingerprint_of
+from watersmeet.state.fingerprint import STORED, STREAMS, fingerprint_of
 from watersmeet.state.memory import piece_of
 
 
@@ -181,7 +181,7 @@ def fingerprint(spec: EquiSpec, layouts: Sequence[RowLayout]) -> str:
         facts[f"key of {stream.name}"] = list(keys)
         facts[f"time of {stream.name}"] = stream.time or "none"
         facts[f"columns of {stream.name}"] = [f"{c.name} {c.type}" for c in stream.columns]
-        facts[f"stored columns of {stream.name}"] = sorted(layout.stored)
+        facts[f"{STORED}columns of {stream.name}"] = sorted(layout.stored)
         if any(spec.preserved):
             length = "none" if window is None else durations.format(window)
             facts[f"window of {stream.name}"] = length

@@ -15,7 +15,7 @@ from watersmeet.rows.layout import RowLayout, keyless_layout
 from watersmeet.rows.output import Output, sources
 from watersmeet.spec.policy import RingPolicy
 from watersmeet.spec.ring import RingSpec
-from watersmeet.state.fingerprint import STREAMS, facts_of, fingerprint_of
+from watersmeet.state.fingerprint import STORED, STREAMS, facts_of, fingerprint_of
 from watersmeet.state.memory import piece_of
 
 #: Facts of the fingerprint: the order of the hops, if there are more than two streams, and the hop
@@ -133,7 +133,7 @@ def fingerprint(spec: RingSpec, policy: RingPolicy, layouts: Sequence[RowLayout]
     for stream, window, layout in zip(spec.streams, spec.windows, layouts, strict=True):
         facts[f"time of {stream.name}"] = stream.time or "none"
         facts[f"columns of {stream.name}"] = [f"{c.name} {c.type}" for c in stream.columns]
-        facts[f"stored columns of {stream.name}"] = sorted(layout.stored)
+        facts[f"{STORED}columns of {stream.name}"] = sorted(layout.stored)
         if any(spec.preserved):
             length = "none" if window is None else durations.format(window)
             facts[f"window of {stream.name}"] = length
