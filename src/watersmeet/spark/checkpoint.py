@@ -32,13 +32,13 @@ def check(checkpoint: Checkpoint, fingerprints: Sequence[str]) -> None:
     ``fingerprints``. One without state of ours fits."""
     if checkpoint.committed is None:
         return
-    if not checkpoint.operators():
+    known = [manifests[0].fingerprint for manifests in checkpoint.states]
+    if not known and not checkpoint.operators():
         raise StateError(
             "the checkpoint was written by a query that keeps no state, like an enrichment without "
             "max_wait, refresh and retry. This one does, and Spark refuses to start it there. Give "
             "it a new checkpointLocation."
         )
-    known = [manifests[0].fingerprint for manifests in checkpoint.states]
     for fingerprint in fingerprints:
         if known and fingerprint not in known:
             # A query may have several joins: the one that is meant differs least.
