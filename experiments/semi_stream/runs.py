@@ -35,7 +35,7 @@ import numpy as np
 import pyarrow as pa
 
 from experiments.semi_stream.datasets import Dataset
-from watersmeet.cost.enrich import least_memory, most_rows
+from watersmeet.cost.enrich import least_memory, most_rows, service_rate
 from watersmeet.rows.shard import Shard
 from watersmeet.spec.enrich import EnrichTuning
 from watersmeet.testing import LocalEnrich, LocalStream
@@ -82,9 +82,19 @@ class Measured:
         return self.rows * self.partitions
 
     @property
+    def w_N(self) -> float:
+        """The rows that the cache answers."""
+        return self.rows * self.hits
+
+    @property
+    def w_S(self) -> float:
+        """The rows that the disk phase answers."""
+        return self.rows * (1 - self.hits)
+
+    @property
     def rate(self) -> float:
-        """Rows a second, by the clock."""
-        return self.rows / self.clock
+        """Rows a second, by the clock: equation 3."""
+        return service_rate(self.w_N, self.w_S, self.clock)
 
     @property
     def cpu_rate(self) -> float:

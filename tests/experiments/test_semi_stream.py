@@ -9,8 +9,8 @@ import pytest
 
 from experiments.semi_stream import figures
 from experiments.semi_stream.datasets import synthetic
-from experiments.semi_stream.runs import ROW_BYTES, at_memory, at_rows, least, most
-from watersmeet.cost.enrich import most_rows, zipf_gain, zipf_memory
+from experiments.semi_stream.runs import ROW_BYTES, Measured, at_memory, at_rows, least, most
+from watersmeet.cost.enrich import loop_seconds, most_rows, zipf_gain, zipf_memory
 
 SMALL = synthetic(4000, 1.0)
 
@@ -90,3 +90,18 @@ def test_a_claim_has_what_was_measured_and_what_is_possible() -> None:
     memory = figures.memory_by_rate()
     assert memory.figure is not None
     assert memory.claims[0].where == "figure 4 (a)"
+
+
+def test_the_costs_of_an_iteration_are_fitted_by_equation_2() -> None:
+    # Given iterations that take what the equation says, for costs of all kinds,
+    dice = np.random.default_rng(5)
+    costs = {"c_IO": 3e6, "c_H": 90, "c_O": 40, "c_B": 8, "c_E": 30, "c_S": 5, "c_A": 20}
+    runs = []
+    for _ in range(8):
+        b, rows, hits = dice.uniform(1000, 9000), dice.uniform(100, 50_000), dice.random()
+        clock = loop_seconds(b, rows * hits, rows * (1 - hits), **costs)
+        runs.append(Measured(rows, hits, clock, clock, 0, 0, 0, 10, b, 0))
+    # when costs are fitted to some of them, then they give the seconds of the others.
+    fitted = figures.fitted_costs(runs[:5])
+    for run in runs[5:]:
+        assert figures.calculated(run, fitted) == pytest.approx(run.clock)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from watersmeet.cost.enrich import memory
 from watersmeet.rows.columns import Bools
 from watersmeet.rows.columns import Ints as Counts
 
@@ -141,7 +142,8 @@ def pace(
     Reading that is ``cheap`` is done at once. Otherwise as little is read as two bounds allow. A
     row waits for one cycle at most, ``partitions / pace`` steps, and that is not to exceed
     ``max_wait``. And ``rows`` that come in each step, of ``v_S`` bytes, are not to take more than
-    ``room`` while they wait (equation 1 of the paper, for H_S).
+    ``room`` while they wait: what they take by equation 1 of the paper, if a step reads one
+    partition, divided by the pace. (The disk buffer and H_R have memory of their own.)
 
     >>> pace(100, cheap=True, max_wait=10, rows=1000, v_S=50, room=1e6) is None
     True
@@ -153,6 +155,7 @@ def pace(
     if cheap or max_wait < 2:
         return None
     for_wait = partitions / max_wait
-    for_memory = partitions * rows * v_S / max(room, 1.0)
+    waiting = memory(b=1, h_R=0, w_S=rows, R_t=partitions, v_R=0, v_S=v_S, v_P=0)
+    for_memory = waiting / max(room, 1.0)
     wanted = math.ceil(max(for_wait, for_memory, 1))
     return None if wanted >= partitions else wanted
