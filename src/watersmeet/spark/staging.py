@@ -247,12 +247,23 @@ def _rename(hidden: str, staged: StagedTable) -> None:
     being intact is of another format, or damaged."""
     if not staged.intact():
         with contextlib.suppress(OSError):
-            remove(staged.folder)
+            _remove_damaged(staged.folder)
     try:
         os.rename(hidden, staged.folder)
     except OSError:
         if not staged.intact():
             raise
+
+
+def _remove_damaged(folder: str) -> None:
+    """Remove what is there without being intact. It is hidden first, and looked at again: another
+    driver may have put a table there meanwhile, which goes back to its place."""
+    hidden = _hidden(folder)
+    os.rename(folder, hidden)
+    if StagedTable(hidden).intact():
+        os.rename(hidden, folder)
+    else:
+        shutil.rmtree(hidden, ignore_errors=True)
 
 
 @dataclass(frozen=True)
