@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from watersmeet.operators.enrich.staged import StagedTable
 from watersmeet.spark.keeping import Keeper, Kept, Refreshing
+from watersmeet.spark.owned import Owned
 from watersmeet.spark.staging import remove_idle
 
 
@@ -24,12 +25,15 @@ def query(run: str, *observed: str) -> Any:
     )
 
 
-def session(active: list[Any]) -> Any:
-    """A session in which these queries are active."""
+def session(active: list[Any], jobs: Sequence[int] = ()) -> Any:
+    """A session in which these queries and jobs are active."""
     streams = SimpleNamespace(active=lambda: active)
     return SimpleNamespace(
         _jsparkSession=SimpleNamespace(streams=lambda: streams),
-        sparkContext=SimpleNamespace(_jsc="there"),
+        sparkContext=SimpleNamespace(
+            _jsc="there",
+            statusTracker=lambda: SimpleNamespace(getActiveJobsIds=lambda: [*jobs]),
+        ),
     )
 
 
@@ -82,6 +86,32 @@ def test_the_table_of_a_query_that_runs_is_not_removed(tmp_path: Path) -> None:
         os.utime(folder / "held", (0, 0))
     remove_idle(str(tmp_path))
     assert sorted(tmp_path.iterdir()) == []
+
+
+def test_a_table_that_no_other_process_can_find_is_removed_with_its_session(
+    tmp_path: Path,
+) -> None:
+    # Given tables of a session in which a query is active, of one in which a job is, of one in
+    # which nothing is, of one that was stopped, and one that has been removed already,
+    owned = Owned()
+    stopped = session([query("b", "prices")])
+    sessions = [session([query("a", "prices")]), session([], [7]), session([]), stopped, stopped]
+    tables = [StagedTable(str(tmp_path / (name * 32))) for name in "01234"]
+    for table, spark in zip(tables, sessions, strict=True):
+        Path(table.folder).mkdir()
+        owned.add(table, spark)
+    Path(tables[-1].folder).rmdir()
+    stopped.sparkContext._jsc = None
+
+    def left() -> list[str]:
+        return sorted(path.name[0] for path in tmp_path.iterdir())
+
+    # when another table is staged, then that of the session is removed which was stopped;
+    owned.remove()
+    assert left() == ["0", "1", "2"]
+    # and when the process ends, that of the session in which nothing runs.
+    owned.remove(ending=True)
+    assert left() == ["0", "1"]
 
 
 def test_the_thread_goes_on_after_an_error_and_ends_with_the_session() -> None:

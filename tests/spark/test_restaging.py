@@ -20,7 +20,7 @@ from pyspark.sql.functions import udf
 import watersmeet as wm
 from tests.oracle import Stream, assert_same_rows, sql_join
 from tests.spark.streams import TIMESTAMP, at, read, rows_of, table, write
-from watersmeet.operators.enrich.staged import StagedTable, Versions
+from watersmeet.operators.enrich.staged import StagedTable, Versions, stage
 from watersmeet.rows.columns import CODE
 from watersmeet.rows.layout import row_layout
 from watersmeet.rows.shard import Shard
@@ -150,6 +150,32 @@ def test_a_table_that_is_being_removed_is_found_by_nobody(
     assert left == ["." + "a" * 32, "." + "b" * 32]
     staging_module.remove_idle(str(tmp_path))
     assert not [*tmp_path.iterdir()]
+
+
+def test_a_table_that_another_driver_has_just_staged_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a table that is complete, and one of the same name that another driver puts in its place
+    # just when a damaged one was seen there,
+    folder, hidden = tmp_path / ("a" * 32), tmp_path / f".{'a' * 32}-01234567"
+    rows = pa.record_batch({CODE: pa.array([], pa.int64())})
+    for path in (folder, hidden):
+        stage(rows, str(path), shards=1, partition=1000)
+    (folder / "by another driver").touch()
+    intact, seen = StagedTable.intact, [False]
+
+    def first_seen_before(staged: StagedTable) -> bool:
+        return seen.pop() if seen else intact(staged)
+
+    monkeypatch.setattr(StagedTable, "intact", first_seen_before)
+    staging_module._rename(str(hidden), StagedTable(str(folder)))
+    # then that one stays,
+    assert (folder / "by another driver").exists()
+    # and a damaged one is replaced.
+    (folder / "0" / "filter").unlink()
+    staging_module._rename(str(hidden), StagedTable(str(folder)))
+    assert [path.name for path in tmp_path.iterdir()] == [folder.name]
+    assert intact(StagedTable(str(folder)))
 
 
 def test_a_file_that_names_a_version_which_is_gone_is_removed(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from watersmeet.spark.in_place import answered_in_place
 from watersmeet.spark.inputs import WATERMARK, quoted
 from watersmeet.spark.keeping import KEEPER, Kept, Refreshing
 from watersmeet.spark.metrics import observation_name
+from watersmeet.spark.owned import OWNED
 from watersmeet.spark.python import on_this_machine
 from watersmeet.spark.query import Hop, Source, run, unique_name
 from watersmeet.spark.refreshing import Refresher, check_columns
@@ -120,12 +121,17 @@ def _staged(
 ) -> tuple[StagedTable, Versions | None]:
     """The table, staged, and its versions if it is staged again and again. Streaming queries with
     that observation keep it while they run."""
+    OWNED.remove()
     if spec.refresh is not None:
         return _staged_again(spec.refresh / 1e6, layout, inputs, observation)
-    staged = _staging(layout, inputs).stage(inputs.table)
+    staging, spark = _staging(layout, inputs), inputs.stream.sparkSession
+    known = staging.identity(inputs.table)
+    staged = staging.stage(inputs.table, known=known)
     staged.keep()
+    if not known.known:
+        OWNED.add(staged, spark)
     if spec.streaming:
-        KEEPER.keep(observation, Kept(inputs.stream.sparkSession, lambda: [staged]))
+        KEEPER.keep(observation, Kept(spark, lambda: [staged]))
     return staged, None
 
 

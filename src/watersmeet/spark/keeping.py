@@ -97,7 +97,7 @@ class Keeper:
             time.sleep(self._every)
             with self._lock:
                 self._kept = {
-                    name: kept for name, kept in self._kept.items() if not _stopped(kept.spark)
+                    name: kept for name, kept in self._kept.items() if not stopped(kept.spark)
                 }
                 if not self._kept:
                     self._thread = None
@@ -114,7 +114,7 @@ class Keeper:
         running = {
             query.runId().toString(): query
             for spark in sessions.values()
-            for query in _active(spark)
+            for query in active(spark)
         }
         known = self._observed
         self._observed = {
@@ -125,7 +125,8 @@ class Keeper:
             kept[name].look()
 
 
-def _active(spark: SparkSession) -> list[Any]:
+def active(spark: SparkSession) -> list[Any]:
+    """The streaming queries of a session that run."""
     streams: Any = spark._jsparkSession.streams()
     return list(streams.active())
 
@@ -134,7 +135,8 @@ def _plan_of(query: Any) -> str:
     return str(query.streamingQuery().analyzedPlan().toString())
 
 
-def _stopped(spark: SparkSession) -> bool:
+def stopped(spark: SparkSession) -> bool:
+    """Has a session been stopped, with all that ran in it?"""
     return spark.sparkContext._jsc is None
 
 

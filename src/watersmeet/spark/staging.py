@@ -14,7 +14,7 @@ before: only files are staged that no layer of that has (:mod:`watersmeet.operat
 
 A version that no step has used for a day, and that no query holds (:mod:`.keeping`), belongs to
 none any more; one that a newer version has superseded, after an hour. It is removed when a table is
-staged in the same folder.
+staged in the same folder. (One that belongs to one plan alone may go before that: :mod:`.owned`.)
 """
 
 from __future__ import annotations
@@ -83,10 +83,12 @@ class Staging:
             owner=self.owner,
         )
 
-    def stage(self, table: DataFrame, *, before: StagedTable | None = None) -> StagedTable:
+    def stage(
+        self, table: DataFrame, *, known: Identity | None = None, before: StagedTable | None = None
+    ) -> StagedTable:
         """The table, staged now if it is not there as a whole; with what it shares with the version
-        ``before`` it."""
-        known = self.identity(table)
+        ``before`` it. ``known`` is its identity, if that is known."""
+        known = known or self.identity(table)
         staged = StagedTable(os.path.join(self.folder, known.version))
         if staged.intact():
             staged.touch()
@@ -182,7 +184,7 @@ def remove_idle(folder: str) -> None:
         for entry in os.scandir(folder):
             with contextlib.suppress(OSError):
                 if _OURS.fullmatch(entry.name) and StagedTable(entry.path).idle():
-                    _remove(entry.path)
+                    remove(entry.path)
                 named = _CURRENT.fullmatch(entry.name)
                 if named and Versions(folder, named[1], named[1]).idle():
                     os.unlink(entry.path)
@@ -232,7 +234,7 @@ def _name(folder: str) -> str:
     return os.path.basename(folder).removeprefix(".").partition("-")[0]
 
 
-def _remove(folder: str) -> None:
+def remove(folder: str) -> None:
     """Remove a folder. It is hidden first: while its files are deleted, or if that is not finished,
     nobody finds a part of it."""
     hidden = _hidden(folder)
@@ -245,12 +247,23 @@ def _rename(hidden: str, staged: StagedTable) -> None:
     being intact is of another format, or damaged."""
     if not staged.intact():
         with contextlib.suppress(OSError):
-            _remove(staged.folder)
+            _remove_damaged(staged.folder)
     try:
         os.rename(hidden, staged.folder)
     except OSError:
         if not staged.intact():
             raise
+
+
+def _remove_damaged(folder: str) -> None:
+    """Remove what is there without being intact. It is hidden first, and looked at again: another
+    driver may have put a table there meanwhile, which goes back to its place."""
+    hidden = _hidden(folder)
+    os.rename(folder, hidden)
+    if StagedTable(hidden).intact():
+        os.rename(hidden, folder)
+    else:
+        shutil.rmtree(hidden, ignore_errors=True)
 
 
 @dataclass(frozen=True)
