@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from experiments.ring.figures import BUSY, busy, fitting_rate
 from experiments.ring.images import difference, images
 from experiments.ring.routing import first_and_last
 from experiments.ring.simulation import Load, atr, ctr, psp
+from experiments.ring.workers import aligned
 from watersmeet.cost.ring import Times
 
 TIMES = Times(T_j=1e-4, T_s=1e-5, T_n=1e-4)
@@ -107,3 +111,26 @@ def test_the_difference_of_images_is_the_mean_over_their_bytes() -> None:
     ]
     assert difference(one, two) == pytest.approx(expected)
     assert difference(one.slice(1, 2), two.slice(1, 2)) == pytest.approx(expected[1:3])
+
+
+@pytest.mark.spark
+def test_aligned_routing_on_spark_finds_each_pair_once_and_copies_no_row_of_the_master(
+    spark: SparkSession,
+) -> None:
+    # Segments of 10 s, windows of 4 s: rows before, at and behind the ends of segments.
+    seconds = {"left": [0, 8, 9.5, 10, 19, 25], "right": [0.5, 6, 10, 13.9, 20.5, 29]}
+    streams = {
+        name: spark.createDataFrame(
+            [(dt.datetime.fromtimestamp(1_700_000_000 + at, dt.UTC), float(at)) for at in times],
+            f"{name}_time timestamp, {name}_value double",
+        )
+        for name, times in seconds.items()
+    }
+    joined = aligned("left.left_value + right.right_value >= 0", window=4, segment=10)(streams, "")
+    found = [(row.left_value, row.right_value, row.segment) for row in joined.collect()]
+    assert sorted(found) == [
+        (left, right, 170_000_000 + left // 10)
+        for left in seconds["left"]
+        for right in seconds["right"]
+        if abs(left - right) <= 4
+    ]
