@@ -33,13 +33,14 @@ bench: setup ## measure against Spark's own joins, and plans against each other
 	$(BIN)/python -m benchmarks.enrich
 	$(BIN)/python -m benchmarks.cold_start
 
-experiments: setup ## run the papers' experiments again (half an hour)
+experiments: setup ## run the papers' experiments again (40 minutes)
 	$(BIN)/pip install --quiet 'pip>=25.1'
 	$(BIN)/pip install --quiet --group experiments
 	$(BIN)/python -m experiments.window
 	$(BIN)/python -m experiments.metadata
 	$(BIN)/python -m experiments.multiway
 	$(BIN)/python -m experiments.ring
+	$(BIN)/python -m experiments.ring.workers
 	$(BIN)/python -m experiments.semi_stream
 
 soak: setup ## random joins under kills and other faults, MINUTES=10 of them, compared with the oracle

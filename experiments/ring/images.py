@@ -53,9 +53,17 @@ def measured(pixels: int) -> Times:
     rows = images(_PAIRS, pixels, random)
     table = pa.Table.from_batches([rows])
     comparing = _seconds(lambda: difference(table, table)) / _PAIRS
-    sending = _seconds(lambda: _sent(rows)) / _PAIRS
-    size = 3 * pixels
-    return Times(T_j=comparing, T_s=sending, T_n=_hop(size) + size / GIGABIT)
+    return Times(T_j=comparing, T_s=sending(rows), T_n=hop(3 * pixels))
+
+
+def sending(rows: pa.RecordBatch) -> float:
+    """T_s: seconds that it takes to pack one of these rows, and to unpack it."""
+    return _seconds(lambda: _sent(rows)) / len(rows)
+
+
+def hop(size: int) -> float:
+    """T_n: seconds that a row of so many bytes travels from one node to the next."""
+    return _between_sockets(size) + size / GIGABIT
 
 
 def _sent(rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -64,7 +72,7 @@ def _sent(rows: pa.RecordBatch) -> pa.RecordBatch:
     return ipc.from_ipc(sink.getvalue().to_pybytes())
 
 
-def _hop(size: int) -> float:
+def _between_sockets(size: int) -> float:
     """Seconds from one socket of this machine to another, for one row."""
     here, there = socket.socketpair()
 

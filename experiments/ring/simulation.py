@@ -9,9 +9,9 @@ PSP    The paper's ring. Every stored row is in one slice, slices are even (its
        count-based smoothing). New rows and intermediate results go round the
        ring once, and are compared with the next stream's slice at every node.
        Rows are processed interleaved (PSP-I).
-ATR    Aligned tuple routing. Time is cut into segments. All rows of a segment,
-       and those of the other streams that are within a window of it, go to one
-       node, which does all the work for them.
+ATR    Aligned tuple routing (see routing.py). Each segment of time has one node.
+       Rows of the master go to the node of their segment, those of the others to
+       the nodes of all segments that are within a window of them.
 CTR    Coordinated tuple routing. Each row is stored in several nodes. A new row,
        and then its intermediate results, go to as few nodes as hold one copy of
        everything. One segment is processed after the other.
@@ -30,6 +30,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from experiments.ring.routing import first_and_last
 from watersmeet.cost.ring import Times
 
 
@@ -57,21 +58,29 @@ class Load:
 
     def stored(self, time: float) -> float:
         """Rows in one stream's window."""
-        half, later = self.seconds / 2, self.later or self.rate
-        start = max(time - self.window, 0.0)
-        before = max(min(time, half) - min(start, half), 0.0)
-        return self.rate * before + later * (time - start - before)
+        return self.came(time - self.window, time)
+
+    def came(self, start: float, end: float) -> float:
+        """Rows of one stream that come between these times."""
+        return max(self._until(end) - self._until(start), 0.0)
+
+    def _until(self, time: float) -> float:
+        half = self.seconds / 2
+        before, after = min(max(time, 0.0), half), max(time - half, 0.0)
+        return self.rate * before + (self.later or self.rate) * after
 
 
 @dataclass(frozen=True)
 class Run:
-    """What a simulation gives: results by when their newest row came and by how long they took,
-    and the rows stored on all nodes, on average."""
+    """What a simulation gives: results by when their newest row came and by how long they took;
+    the rows that the windows of all nodes have, and, for ATR, those that wait to be worked off,
+    both on average."""
 
     arrived: np.ndarray
     response: np.ndarray
     results: np.ndarray
     stored: float
+    waiting: float = 0.0
 
     @property
     def mean(self) -> float:
@@ -97,9 +106,9 @@ class Record:
         if results:
             self._made.append((arrived, finished - arrived, results))
 
-    def run(self, stored: float) -> Run:
+    def run(self, stored: float, waiting: float = 0.0) -> Run:
         arrived, response, results = map(np.array, zip(*self._made, strict=True))
-        return Run(arrived, response, results, stored)
+        return Run(arrived, response, results, stored, waiting)
 
 
 @dataclass(frozen=True)
@@ -167,27 +176,33 @@ def psp(load: Load, times: Times, nodes: int, *, seed: int, later_nodes: int | N
 
 
 def atr(load: Load, times: Times, nodes: int, segment: float, *, seed: int) -> Run:
-    """Aligned tuple routing: segment number s is the work of node s mod N. A node keeps a
-    segment's rows, and those of the others within a window of it, until the work for it is
-    done."""
+    """Aligned tuple routing: segment number s is the work of node s mod N, and every row is stored
+    for a window at each node that gets it.
+
+    A slave's row meets only those rows of the master that are in the segment. It is compared with
+    these first, so nothing is compared twice."""
     random = np.random.default_rng(seed)
     record, free = Record(), [0.0] * nodes
-    kept = 0.0
+    copies, waited = 0, 0.0
     for time in load.arrivals(random):
-        number, into = divmod(time, segment)
-        node = int(number) % nodes
-        # The rows of the window before a segment are sent to its node too.
-        again = 1 if segment - into < load.window else 0
-        start = max(time + times.T_n, free[node]) + times.T_s
-        finished, matches = start, 1
-        for _ in range(load.streams - 1):
-            compared = matches * load.stored(time)
-            finished += times.T_j * compared
-            matches = int(random.binomial(round(compared), load.selectivity))
-        record.made(time, finished, matches)
-        free[node] = finished
-        kept += (load.window + finished - time) * (1 + again)
-    return record.run(kept / load.seconds)
+        is_master = random.integers(load.streams) == 0
+        first, last = first_and_last(time, 0.0 if is_master else load.window, segment)
+        for number in range(first, last + 1):
+            windows = [load.stored(time)] * (load.streams - 1)
+            if not is_master:
+                begin, end = number * segment, (number + 1) * segment
+                windows[0] = load.came(max(time - load.window, begin), min(time, end))
+            node = number % nodes
+            finished, matches = max(time + times.T_n, free[node]) + times.T_s, 1
+            for window in windows:
+                compared = matches * window
+                finished += times.T_j * compared
+                matches = int(random.binomial(round(compared), load.selectivity))
+            record.made(time, finished, matches)
+            free[node] = finished
+            copies += 1
+            waited += finished - time
+    return record.run(copies * load.window / load.seconds, waited / load.seconds)
 
 
 def ctr(load: Load, times: Times, nodes: int, copies: int, *, seed: int) -> Run:
