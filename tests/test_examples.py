@@ -37,5 +37,4 @@ def test_the_examples_run(tmp_path: Path) -> None:
     assert done.stdout.count("example:") == len(EXAMPLES) > 0
     shown = (done.stdout + done.stderr).splitlines()
     assert not [line for line in shown if "doesn't contain key" in line]
-    noise = {line for line in shown if "TransformWithState" in line}
-    assert noise <= {"Starting Streaming TransformWithStateInPandas Python worker."}
+    assert not [line for line in shown if "TransformWithState" in line]

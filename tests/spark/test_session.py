@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 import watersmeet as wm
 from watersmeet.cost import calibration
 from watersmeet.spark import warm
+from watersmeet.spark.launcher import launcher
 from watersmeet.spark.session import QUIET, SETTINGS, check
 from watersmeet.spark.warm import SETTING, warm_up
 
@@ -52,13 +53,17 @@ def test_configure_adds_the_settings_to_a_builder_of_your_own(spark: SparkSessio
     assert not SETTINGS.keys() & {"spark.master", "spark.sql.shuffle.partitions"}
 
 
-def test_configure_sets_up_a_running_session(spark: SparkSession) -> None:
+def test_configure_sets_up_a_running_session(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     session = spark.newSession()
     for name in SETTINGS:
         session.conf.unset(name)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "python3")
     assert wm.configure(session) is session
     check(session, stream_with_state=True)
     assert {name: session.conf.get(name) for name in SETTINGS} == SETTINGS
+    assert session.sparkContext.pythonExec == launcher(session.sparkContext)
     with pytest.raises(wm.errors.SessionError, match="str is neither a SparkSession nor a builder"):
         wm.configure("local")  # type: ignore[call-overload]
 

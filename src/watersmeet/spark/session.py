@@ -77,6 +77,10 @@ def configure(
     time. (What also makes joins faster, but only before a JVM starts, is in the user's guide,
     under Settings.)
 
+    On a local master, the workers of a running session also run the Python that runs now, unless
+    you chose another one: for your own Python functions too, from then on. (A session that is still
+    to be built has that once a join is planned.)
+
     Other queries that the session starts later have the same settings: RocksDB is their state
     store too, and where a Python function of yours fails, the traceback is longer, with PySpark's
     own lines in it.
@@ -85,6 +89,7 @@ def configure(
     if isinstance(given, SparkSession):
         for name, value in SETTINGS.items():
             given.conf.set(name, value)
+        use_this_python(given)
         return given
     if not isinstance(given, SparkSession.Builder):
         raise SessionError(
