@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -15,6 +16,7 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 import watersmeet as wm
 from tests.oracle import Stream, assert_same_rows, sql_join
@@ -355,6 +357,65 @@ def test_a_checkpoint_is_relocated_to_another_order_of_the_hops(
     rows = table(spark.read.parquet(str(tmp_path / "out"), str(tmp_path / "rest")))
     where = " AND ".join(f"({term})" for term in CHAIN)
     assert_same_rows(rows, expected("abc", "inner", where))
+
+
+def test_a_checkpoint_is_relocated_beside_an_operator_with_several_stores(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    # Given a stopped query with a join without a key, and with a stateful join of Spark's own,
+    names = "ab"
+    folders = {name: write(tmp_path / name, BATCHES[name][:2]) for name in names}
+
+    def query(slices: int) -> DataFrame:
+        inputs, tuned = streams(spark, folders, names), wm.Tuning(slices=slices)
+        ours = wm.join(inputs, where=CLOSE, within=within(names), tuning=tuned)
+        one, other = (read(spark, folders[name]).select("k") for name in names)
+        return ours.select(F.col("a_k").alias("k")).union(one.join(other, "k"))
+
+    checkpoint, target = tmp_path / "checkpoint", tmp_path / "relocated"
+    append(query(1), tmp_path / "out", checkpoint)
+    # (what cannot be done is refused, and nothing is written)
+    for slices in (0, 3, True):
+        with pytest.raises(wm.errors.PlanError, match="whole number from 1 to 2"):
+            wm.relocate(str(checkpoint), str(target), slices=slices)
+    with pytest.raises(wm.errors.PlanError, match="is there already"):
+        wm.relocate(str(checkpoint), str(tmp_path / "out"), slices=2)
+    unfinished = shutil.copytree(checkpoint, tmp_path / "unfinished")
+    for file in unfinished.glob(f"commits/*{last_batch(checkpoint)}*"):
+        file.unlink()
+    with pytest.raises(wm.errors.StateError, match="the last micro-batch was not finished"):
+        wm.relocate(str(unfinished), str(target), slices=2)
+    assert not list(tmp_path.glob("relocated*"))
+    # when it is relocated, then it goes on as if nothing had happened.
+    wm.relocate(str(checkpoint), str(target), slices=2)
+    for name in names:
+        write(folders[name], BATCHES[name][2:], first=2)
+    rest = {}
+    for place, slices in ((target, 2), (checkpoint, 1)):
+        continued(query(slices), tmp_path / f"out-{place.name}", place)
+        found = table(spark.read.parquet(str(tmp_path / f"out-{place.name}")))
+        rest[place] = sorted(found["k"].to_pylist())
+    assert rest[target] == rest[checkpoint] != []
+
+
+def test_only_one_join_without_a_key_can_be_relocated(spark: SparkSession, tmp_path: Path) -> None:
+    folders = {name: write(tmp_path / name, BATCHES[name][:1]) for name in "ab"}
+
+    def joined(name: str, **matching: Any) -> DataFrame:
+        inputs = streams(spark, folders, "ab")
+        return wm.join(inputs, within=within("ab"), name=name, **matching).select("a_n")
+
+    two = joined("one", where=CLOSE).union(joined("two", where=CLOSE))
+    for query, count in ((two, "several joins"), (joined("keyed", on="k"), "no join")):
+        checkpoint = tmp_path / count.replace(" ", "-")
+        append(query, tmp_path / "out" / checkpoint.name, checkpoint)
+        with pytest.raises(wm.errors.StateError, match=f"the query has {count} without a key"):
+            wm.relocate(str(checkpoint), str(tmp_path / "relocated"), slices=1)
+    assert not list(tmp_path.glob("relocated*"))
+
+
+def last_batch(checkpoint: Path) -> int:
+    return max(int(file.name) for file in checkpoint.glob("commits/[0-9]*"))
 
 
 def hashes(folder: Path) -> dict[str, str]:

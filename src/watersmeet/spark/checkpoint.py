@@ -25,6 +25,8 @@ from watersmeet.state.shard import MANIFEST, refusal
 
 #: The name of the state of an operator of ours, and of the folder with the state of all operators.
 STATE = "state"
+#: An operator of ours has one state store, of this name.
+_STORE = "default"
 
 
 def check(checkpoint: Checkpoint, fingerprints: Sequence[str]) -> None:
@@ -118,9 +120,13 @@ class Checkpoint:
         return max(filled, default=0)
 
     def operators(self) -> list[int]:
-        """The stateful operators of the query."""
+        """The stateful operators of the query that may be ours."""
+        return [operator for operator, store in self.stores() if store == _STORE]
+
+    def stores(self) -> list[tuple[int, str]]:
+        """The state stores of the query, each with its operator: Spark's own joins have several."""
         rows = self.spark.read.format("state-metadata").load(self.folder)
-        return sorted({row.operatorId for row in rows.select("operatorId").collect()})
+        return sorted(map(tuple, rows.select("operatorId", "stateStoreName").collect()))
 
     def values(self, operator: int) -> DataFrame:
         """What an operator of ours has stored: shard, name, value."""
@@ -207,11 +213,7 @@ class Files:
         for child in self._children(self.path(source)):
             if child.getName() != STATE:
                 self._copy(child, self.path(f"{target}/{child.getName()}"))
-        for operator in self._children(self.path(f"{source}/{STATE}")):
-            for child in self._children(operator):
-                if child.getName().startswith("_"):
-                    name = f"{target}/{STATE}/{operator.getName()}/{child.getName()}"
-                    self._copy(child, self.path(name))
+        self._copy_metadata(self.path(f"{source}/{STATE}"), f"{target}/{STATE}")
 
     def replace_in_metadata(self, folder: str, before: str, after: str) -> None:
         """Spark notes absolute names of the files that describe state: let them be those of
@@ -226,6 +228,17 @@ class Files:
         path = self.path(source)
         if not path.getFileSystem(self._conf).rename(path, self.path(target)):
             raise StateError(f"{source} is complete, but could not be renamed to {target}: do it.")
+
+    def _copy_metadata(self, source: Any, target: str) -> None:
+        """Copy what describes state: of an operator; or, for operators that have their schemas
+        there, of its first shard or of the stores in it."""
+        for status in source.getFileSystem(self._conf).listStatus(source):
+            child = status.getPath()
+            name = child.getName()
+            if name.startswith("_"):
+                self._copy(child, self.path(f"{target}/{name}"))
+            elif status.isDirectory():
+                self._copy_metadata(child, f"{target}/{name}")
 
     def _children(self, path: Any) -> list[Any]:
         return [status.getPath() for status in path.getFileSystem(self._conf).listStatus(path)]

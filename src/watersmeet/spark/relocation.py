@@ -172,7 +172,8 @@ class Moving(Checkpoint):
         batch = self.batch
         places = {hop.operator: number for number, hop in enumerate(hops)}
         shards = len(hops[0].manifests)
-        transform = Transform(self.spark, iter(self.operators()), places, shards, state)
+        stores = (operator for operator, _ in self.stores())
+        transform = Transform(self.spark, stores, places, shards, state)
         ensure_callback_server_started(self.spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
         rewriter = jvm.org.apache.spark.sql.execution.streaming.state.StateRewriter(
             session,
@@ -196,25 +197,26 @@ class Moving(Checkpoint):
 
 
 class Transform:
-    """Spark's rewriter calls it for the state of one operator after the other."""
+    """Spark's rewriter calls it for one state store after the other. Each of ``stores`` is the
+    operator that it belongs to."""
 
     def __init__(
         self,
         spark: SparkSession,
-        operators: Iterator[int],
+        stores: Iterator[int],
         hops: Mapping[int, int],
         shards: int,
         state: DataFrame,
     ) -> None:
         self._spark = spark
         self._shards = shards
-        self._operators = operators
+        self._stores = stores
         self._hops = hops
         self._state = state
 
     def apply(self, stored: Any) -> Any:
-        """An operator's new state, of the schema and in the partitions of what is stored."""
-        hop = self._hops.get(next(self._operators))
+        """A store's new state, of the schema and in the partitions of what is stored."""
+        hop = self._hops.get(next(self._stores))
         if hop is None:
             return stored
         raw = DataFrame(stored, self._spark)
