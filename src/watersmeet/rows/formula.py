@@ -35,6 +35,8 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "<=": np.less_equal,
     ">": np.greater,
     ">=": np.greater_equal,
+    "=": np.equal,
+    "<>": np.not_equal,
     "and": np.logical_and,
     "or": np.logical_or,
 }
