@@ -24,6 +24,7 @@ from tests.conformance.join import Batch, Condition, Join
 from tests.conformance.strategies import _LIMITS, INSTANT, PAYLOADS, arrivals
 from tests.conformance.ways import Disturbance, disturbed, executed, restarted
 from watersmeet.operators.base import Counters
+from watersmeet.rows.formula import Formula
 from watersmeet.rows.overlaps import Comparison, Rank
 from watersmeet.rows.predicate import SqlPredicate, input_name
 from watersmeet.rows.terms import Term
@@ -116,11 +117,30 @@ def _near_by(column: str, one: int, other: int) -> Term:
     return replace(term, comparisons=wide)
 
 
-#: Conditions over two streams as Spark's translation gives them, by which rows are searched.
+def _different_by_formula(one: int, other: int) -> tuple[Term, ...]:
+    holds = pl.col(input_name(one, "n")) != pl.col(input_name(other, "n"))
+    formula = Formula("<>", ((one, "n"), (other, "n")))
+    term = _term("different", one, other, ["n"], holds)
+    return (replace(term, predicate=replace(term.predicate, formula=formula)),)
+
+
+def _far_or_same(one: int, other: int) -> tuple[Term, ...]:
+    mine, theirs = (pl.col(input_name(stream, "n")) for stream in (one, other))
+    also, too = (pl.col(input_name(stream, "m_n")) for stream in (one, other))
+    far = Formula(">", (Formula("-", ((one, "n"), (other, "n"))), 1))
+    same = Formula("=", ((one, "m_n"), (other, "m_n")))
+    term = _term("far or same", one, other, ["n", "m_n"], (mine - theirs > 1) | (also == too))
+    return (replace(term, predicate=replace(term.predicate, formula=Formula("or", (far, same)))),)
+
+
+#: Conditions over two streams as Spark's translation gives them, by which rows are searched, or
+#: which are formulas.
 SEARCHED: dict[str, tuple[str, Callable[[int, int], tuple[Term, ...]]]] = {
     "not more": ("{0}.n <= {1}.n", _not_more),
     "less": ("{0}.n < {1}.n", less_by_rank),
     "near": ("abs({0}.n - {1}.n) <= 1", lambda a, b: (_near_by("n", a, b),)),
+    "different": ("{0}.n <> {1}.n", _different_by_formula),
+    "far or same": ("{0}.n - {1}.n > 1 OR {0}.m_n = {1}.m_n", _far_or_same),
     "box": (
         "abs({0}.n - {1}.n) <= 1 AND abs({0}.m_n - {1}.m_n) <= 1",
         lambda a, b: (_near_by("n", a, b), _near_by("m_n", a, b)),
@@ -233,7 +253,11 @@ def ring_runs(draw: st.DrawFn, how: str, names: str) -> RingRun:
         cut=draw(st.none() | st.integers(0, 1000)),
         before=draw(st.dictionaries(number, st.sampled_from(Disturbance), max_size=4)),
         slices=draw(st.dictionaries(number, st.integers(1, shards), max_size=3)),
-        limits=draw(_LIMITS) | {"long_runs": draw(st.sampled_from([0, 2, 128]))},
+        limits=draw(_LIMITS)
+        | {
+            "long_runs": draw(st.sampled_from([0, 2, 128])),
+            "crossed": draw(st.sampled_from([1, 7])),
+        },
     )
 
 

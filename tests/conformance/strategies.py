@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 import watersmeet as wm
 from tests.conformance.join import START, Batch, Condition, Join, table
 from tests.conformance.ways import Disturbance
+from watersmeet.operators.ring import crossing
 from watersmeet.rows import output
 from watersmeet.spec.join import GOALS, JOIN_TYPES
 from watersmeet.spec.tuning import DRIVERS, INDEXES, INVALIDATIONS
@@ -159,6 +160,7 @@ def limited(
     piece_bytes: int = output.PIECE_BYTES,
     open_bytes: int = memory.OPEN_BYTES,
     long_runs: int = overlaps.LONG,
+    crossed: int = crossing._LEAST_CROSSED,
 ) -> Iterator[None]:
     """Thresholds so small that a few rows are merged, cut, evicted and given out in pieces."""
     with (
@@ -170,6 +172,8 @@ def limited(
         mock.patch.object(output, "PIECE_BYTES", piece_bytes),
         mock.patch.object(memory, "OPEN_BYTES", open_bytes),
         mock.patch.object(overlaps, "LONG", long_runs),
+        mock.patch.object(crossing, "_CROSSED", crossed),
+        mock.patch.object(crossing, "_LEAST_CROSSED", crossed),
     ):
         yield
 

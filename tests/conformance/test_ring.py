@@ -16,6 +16,7 @@ from tests.conformance.rings import RingRun, contents, ring_runs, run_ring
 from tests.conformance.strategies import examples, limited, until_shown
 from tests.oracle import assert_same_rows
 from watersmeet.operators.ring.block import Strung, Tiled
+from watersmeet.operators.ring.crossing import Crossing
 from watersmeet.spec.ring import RING_JOIN_TYPES
 
 JOINS = [*((how, "ab") for how in RING_JOIN_TYPES), ("inner", "abc"), ("inner", "abcde")]
@@ -33,15 +34,18 @@ def test_any_run_gives_what_the_oracle_gives(how: str, streams: str) -> None:
     @given(run=ring_runs(how, streams))
     def check(run: RingRun) -> None:
         strung, tiled = mock.Mock(wraps=Strung.blocks), mock.Mock(wraps=Tiled.blocks)
+        crossed = mock.Mock(side_effect=Crossing.blocks)
         with (
             limited(**run.limits),
             mock.patch.object(Strung, "blocks", strung),
             mock.patch.object(Tiled, "blocks", tiled),
+            mock.patch.object(Crossing, "blocks", lambda *given: crossed(*given)),
         ):
             outcome = run_ring(run)
         assert_same_rows(outcome.result, run.join.expected(run.batches))
         shown["runs"] += strung.call_count
         shown["tiles"] += tiled.call_count
+        shown["crossed"] += crossed.call_count
         assert outcome.late == run.join.arrivals(run.batches).late_in_batch
         assert outcome.unproven == outcome.results[-1].num_rows, "what comes when time ends"
         shown["unproven"] += outcome.unproven
@@ -56,6 +60,8 @@ def test_any_run_gives_what_the_oracle_gives(how: str, streams: str) -> None:
         shown["late by its own watermark"] += late if own_watermarks(run) else 0
 
     claims = ["searched"] if how in ("semi", "anti") else ["searched", "runs", "tiles"]
+    # Conditions of five streams are no formulas.
+    claims += ["crossed"] if len(streams) < 4 else []
     claims += ["results in SQL", "results in Python"]
     # Of five streams, few rows are late by an own watermark.
     claims += ["late by its own watermark"] if len(streams) == 2 else []

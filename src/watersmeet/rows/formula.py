@@ -35,6 +35,8 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "<=": np.less_equal,
     ">": np.greater,
     ">=": np.greater_equal,
+    "=": np.equal,
+    "<>": np.not_equal,
     "and": np.logical_and,
     "or": np.logical_or,
 }
@@ -63,6 +65,8 @@ class Formula:
     >>> of_bytes = Formula(">", (Formula("*", (x, y), most=127), 1))
     >>> of_bytes.largest({x: 12, y: 10}), of_bytes.largest({x: 12, y: 11})
     (120, inf)
+    >>> Formula("or", (far, Formula(">", (x, 9)))).required
+    frozenset({(0, 'x')})
     """
 
     symbol: str
@@ -79,6 +83,15 @@ class Formula:
             elif isinstance(part, tuple):
                 found |= {part}
         return found
+
+    @property
+    def required(self) -> frozenset[_ColumnOf]:
+        """The columns of which a null means that it does not hold."""
+        if self.symbol not in ("and", "or"):
+            return self.columns
+        found = [part.required for part in self.parts if isinstance(part, Formula)]
+        both = frozenset.union if self.symbol == "and" else frozenset.intersection
+        return both(*found)
 
     def value(self, of: Mapping[_ColumnOf, Any]) -> Any:
         """Its value, of those of its columns, whose shapes are made to fit one another."""

@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-from watersmeet.rows.columns import Ints, Positions
+from watersmeet.rows.columns import Bools, Ints, Positions
 from watersmeet.state.lines import Pairs
-from watersmeet.state.probe import portions
+from watersmeet.state.probe import portions, spread
 
 Values = npt.NDArray[np.generic]
 
@@ -60,6 +61,29 @@ class Runs:
         for numbers, low, high in portions(self.low, self.high, size):
             yield Runs(self.rows[numbers], low, high, self.order)
 
+    def among(self, *, new: Bools | None = None, stored: Bools | None = None) -> Runs:
+        """The pairs of some new rows with some stored ones.
+
+        >>> runs = Runs(np.arange(3), np.array([0, 0, 1]), np.array([2, 2, 3]), np.array([2, 0, 1]))
+        >>> some = runs.among(new=np.arange(3) > 0, stored=np.arange(3) > 0)
+        >>> [(new.tolist(), stored.tolist()) for new, stored in some.pairs(10)]
+        [([1, 2], [2, 1])]
+        """
+        rows, low, high, order = self.rows, self.low, self.high, self.order
+        if new is not None:
+            kept = new[rows]
+            rows, low, high = rows[kept], low[kept], high[kept]
+        if stored is not None:
+            kept = stored[order]
+            before = np.append(0, np.cumsum(kept))
+            order, low, high = order[kept], before[low], before[high]
+        return Runs(rows, low, high, order)
+
+    def pairs(self, size: int) -> Iterator[Pairs]:
+        """All pairs, as positions of both sides, at most ``size`` at a time."""
+        for run, place in spread(self.low, self.high, size):
+            yield self.rows[run], self.order[place]
+
     def tiles(self, size: int) -> Iterator[Tile]:
         """The same pairs, of neighbours that meet the same run together, at most ``size`` at a
         time.
@@ -69,8 +93,7 @@ class Runs:
         >>> [(tile.rows.tolist(), tile.low, tile.high) for tile in runs.tiles(5)]
         [([0, 1], 0, 2), ([2], 0, 2), ([3], 1, 6), ([3], 6, 7)]
         """
-        starts = self.changes.tolist()
-        for start, stop in zip(starts, [*starts[1:], len(self.rows)], strict=True):
+        for start, stop in pairwise([*self.changes.tolist(), len(self.rows)]):
             low, high = int(self.low[start]), int(self.high[start])
             at_once = max(1, size // max(1, high - low))
             for first in range(start, stop, at_once):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from unittest import mock
@@ -15,11 +16,14 @@ import pytest
 
 import watersmeet as wm
 from tests.operators.ring.test_step import SCHEMA, joined, rows
-from watersmeet.operators.ring import meeting
-from watersmeet.operators.ring.block import Crossed, Strung, Tiled
+from tests.oracle import Stream, assert_same_rows, sql_join
+from watersmeet.operators.ring import crossing, meeting
+from watersmeet.operators.ring.block import Strung, Tiled
+from watersmeet.operators.ring.crossing import Crossing
 from watersmeet.rows.formula import Formula
 from watersmeet.rows.predicate import SqlPredicate
 from watersmeet.rows.terms import Term
+from watersmeet.state import overlaps
 from watersmeet.testing import LocalBackend
 
 FEW = [(number % 7, number / 100) for number in range(300)]
@@ -132,12 +136,12 @@ def crossed_pairs(
 ) -> tuple[int, list[str]]:
     """How often rows were crossed, and the pairs that match."""
     terms = tuple(map(Term, predicates))
-    crossed = mock.Mock(wraps=Crossed.blocks)
+    crossed = mock.Mock(side_effect=Crossing.blocks)
     with (
         mock.patch.object(LocalBackend, "translate", return_value=terms),
-        mock.patch.object(Crossed, "blocks", crossed),
-        mock.patch.object(meeting, "_CROSSED", 1000),
-        mock.patch.object(meeting, "_LEAST_CROSSED", 100),
+        mock.patch.object(Crossing, "blocks", lambda *given: crossed(*given)),
+        mock.patch.object(crossing, "_CROSSED", 1000),
+        mock.patch.object(crossing, "_LEAST_CROSSED", 100),
     ):
         join = joined(tmp_path, where="...", schema=tables[0].schema, within=within)
         result = join.batch(a=tables[0], b=tables[1])
@@ -164,10 +168,10 @@ def test_formulas_of_doubles_are_crossed_where_all_is_finite(
         return pa.table({"n": generator.permutation(numbers), "t": rows(*FEW)["t"]}, schema)
 
     tables = table(), table()
-    # when rows meet the same run, and all numbers are finite, products too, then they are crossed,
+    # when rows meet the same run, and products are finite, then they are crossed,
     crossed, pairs = crossed_pairs(tmp_path, predicates, tables, within)
-    finite = not odd or (odd == [1e200] and PRODUCT not in predicates)
-    assert bool(crossed) == (finite and within == 100)
+    fits = odd != [1e200] or PRODUCT not in predicates
+    assert bool(crossed) == (fits and within == 100)
     # and what matches is what Polars says.
     plain = [replace(predicate, formula=None) for predicate in predicates]
     assert crossed_pairs(tmp_path, plain, tables, within) == (0, pairs)
@@ -196,3 +200,90 @@ def test_formulas_of_whole_numbers_are_crossed_where_nothing_overflows(
     # and what overflows does not match.
     assert (str((largest, largest)) in pairs) == fits
     assert crossed_pairs(tmp_path, [replace(product, formula=None)], (table, table)) == (0, pairs)
+
+
+DIFFERENT = SqlPredicate(
+    "a.n <> b.n", (X, Y), pl.col("0.n") != pl.col("1.n"), Formula("<>", (X, Y))
+)
+MINUS = SqlPredicate(
+    "a.n - b.n > 1",
+    (X, Y),
+    pl.col("0.n") - pl.col("1.n") > 1.0,
+    Formula(">", (Formula("-", (X, Y)), 1.0)),
+)
+ODD = [None, math.nan, math.inf, -math.inf, -0.0, 0.0]
+
+
+def doubles(seed: int, start: float = 0) -> pa.Table:
+    """Numbers, some of which are odd, all within a second."""
+    numbers = np.random.default_rng(seed).normal(0, 1.5, 80).round(1).tolist()
+    numbers[7::13] = ODD
+    times = rows(*((0, start + place / 100) for place in range(80)))["t"]
+    schema = pa.schema([("n", pa.float64()), SCHEMA.field("t")])
+    return pa.table({"n": numbers, "t": times}, schema)
+
+
+@pytest.mark.parametrize("how", ["inner", "left", "right", "semi", "anti"])
+@pytest.mark.parametrize(
+    "predicates",
+    [[PRODUCT], [NEAR], [DIFFERENT], [MINUS], [DIFFERENT, MINUS], [OF_A]],
+    ids=lambda predicates: " AND ".join(each.text for each in predicates),
+)
+def test_odd_numbers_match_as_the_oracle_says(
+    tmp_path: Path, how: str, predicates: list[SqlPredicate]
+) -> None:
+    # Given nulls, NaN, infinities and zeros of both signs in a twelfth of the rows, each
+    batches = [{"a": doubles(1), "b": doubles(2)}, {"b": doubles(3, 1)}, {"a": doubles(4, 2)}]
+    where = " AND ".join(f"({each.text})" for each in predicates)
+    crossed = mock.Mock(side_effect=Crossing.blocks)
+    with (
+        mock.patch.object(LocalBackend, "translate", return_value=tuple(map(Term, predicates))),
+        mock.patch.object(Crossing, "blocks", lambda *given: crossed(*given)),
+        mock.patch.object(crossing, "_CROSSED", 300),
+        mock.patch.object(crossing, "_LEAST_CROSSED", 20),
+        mock.patch.object(overlaps, "LONG", 1),
+    ):
+        # when some of them come later than others,
+        join = joined(tmp_path, where=where, schema=batches[0]["a"].schema, how=how)
+        results = [join.batch(**batch) for batch in batches]
+        results.append(join.finish())
+    # then they are crossed, and what matches is what DuckDB says, to which NaN is the same as NaN
+    # and greater than all else, too.
+    assert crossed.call_count
+    sides = {
+        name: Stream(
+            pa.concat_tables([batch[name] for batch in batches if name in batch]),
+            [],
+            "t",
+            100_000_000,
+        )
+        for name in "ab"
+    }
+    assert_same_rows(pa.concat_tables(results), sql_join(sides, how=how, where=where))
+
+
+def test_a_limit_of_matches_holds_where_rows_are_crossed(tmp_path: Path) -> None:
+    # Given rows of b, some of which match more than 9 rows of a, and some fewer,
+    def run(predicate: SqlPredicate, name: str) -> tuple[pa.Table, int, int]:
+        with (
+            mock.patch.object(LocalBackend, "translate", return_value=(Term(predicate),)),
+            mock.patch.object(crossing, "_CROSSED", 300),
+            mock.patch.object(crossing, "_LEAST_CROSSED", 20),
+        ):
+            budget = wm.Budget(fanout=9, overflow="shed")
+            schema = doubles(1).schema
+            join = joined(tmp_path / name, where="...", schema=schema, budget=budget)
+            join.batch(a=doubles(1))
+            join.batch(a=doubles(2))
+            result = join.batch(b=doubles(3))
+            return result, join.counters.capped, join.counters.largest.fanout
+
+    far = replace(PRODUCT, text="a.n * b.n > 4", expression=pl.col("0.n") * pl.col("1.n") > 4.0)
+    crossed = run(replace(far, formula=Formula(">", (Formula("*", (X, Y)), 4.0))), "crossed")
+    gathered = run(replace(far, formula=None), "gathered")
+    # when they are crossed, then as many matches of each are left out as otherwise.
+    counts = [Counter(map(str, each[0]["b_n"].to_pylist())) for each in (crossed, gathered)]
+    assert counts[0] == counts[1]
+    assert crossed[1:] == gathered[1:]
+    assert min(counts[0].values()) < max(counts[0].values())
+    assert crossed[1] > 0

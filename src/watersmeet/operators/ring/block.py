@@ -8,8 +8,7 @@ of stored rows, there are faster ways:
 - Wide values, pictures for example, are repeated as a whole. A block has probing rows that meet the
   same run (:class:`~watersmeet.state.runs.Tile`), so the values of the run are strung together once
   for many blocks; and if a run alone fills a block, they are not copied at all.
-- For formulas (:mod:`watersmeet.rows.formula`) numbers are not copied either: some rows are crossed
-  with some others.
+- For formulas numbers are not copied either (:mod:`.crossing`).
 """
 
 from __future__ import annotations
@@ -21,8 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.operators.ring.meeting import Meeting
-from watersmeet.rows.columns import Bools, Positions
-from watersmeet.rows.formula import Formula
+from watersmeet.rows.columns import Positions
 from watersmeet.rows.output import Side
 from watersmeet.state.lines import Pairs
 from watersmeet.state.runs import Runs, Tile, Values
@@ -139,48 +137,10 @@ class Tiled:
         return Gathered(self._columns.meeting.sides(*self.pairs(places)))
 
     def pairs(self, places: Positions) -> Pairs:
-        return _in_tile(self._tile, self._columns.order, places)
+        return in_tile(self._tile, self._columns.order, places)
 
 
-class Crossed:
-    """Some probing rows, each with the same run of stored rows, or with a part of it, that
-    formulas compare."""
-
-    def __init__(self, numbers: _Numbers, tile: Tile) -> None:
-        self._numbers = numbers
-        self._tile = tile
-
-    @classmethod
-    def blocks(cls, meeting: Meeting, runs: Runs, tiles: Iterator[Tile]) -> Iterator[Crossed]:
-        """All pairs of a meeting, a bounded number at a time."""
-        numbers = _Numbers(meeting, runs.order)
-        return (cls(numbers, tile) for tile in tiles)
-
-    def __len__(self) -> int:
-        return len(self._tile)
-
-    def mask(self, formula: Formula, names: Mapping[tuple[int, str], str]) -> Bools:
-        """For which pairs a formula holds, by probing row and place in the run. The stored columns
-        have these ``names``."""
-        values = {of: self._of(of[0], names[of]) for of in formula.columns}
-        shape = len(self._tile.rows), self._tile.high - self._tile.low
-        # What compares rows of one side alone holds for all of their pairs, or for none.
-        return np.broadcast_to(formula.value(values), shape)
-
-    def _of(self, stream: int, stored: str) -> Values:
-        values, kind = self._numbers.of(stream, stored)
-        values = values.view(np.float64) if pa.types.is_floating(kind) else values.astype(np.int64)
-        tile = self._tile
-        if stream == self._numbers.meeting.stream:
-            return values[np.newaxis, tile.low : tile.high]
-        return values[tile.rows, np.newaxis]
-
-    def pairs(self, places: Positions) -> Pairs:
-        """Some of the pairs, as positions of both sides."""
-        return _in_tile(self._tile, self._numbers.order, places)
-
-
-def _in_tile(tile: Tile, order: Positions, places: Positions) -> Pairs:
+def in_tile(tile: Tile, order: Positions, places: Positions) -> Pairs:
     """The pairs at some places of a tile."""
     number, place = np.divmod(places, tile.high - tile.low)
     return tile.rows[number], order[tile.low + place]
@@ -242,15 +202,15 @@ class _Numbers:
         """A column, and its type in Arrow."""
         if (stream, stored) not in self._known:
             column = self.meeting.column(stream, stored)
-            values, own = _numbers(column), stream == self.meeting.stream
+            values, own = numbers_of(column), stream == self.meeting.stream
             self._known[stream, stored] = values[self.order] if own else values, column.type
         return self._known[stream, stored]
 
 
-def _numbers(column: pa.Array) -> Values:
+def numbers_of(column: pa.Array) -> Values:
     """The values of a numeric column, as integers of as many bits.
 
-    >>> _numbers(pa.array([1, 2, 3], pa.timestamp("us")).slice(1)).tolist()
+    >>> numbers_of(pa.array([1, 2, 3], pa.timestamp("us")).slice(1)).tolist()
     [2, 3]
     """
     values = np.frombuffer(column.buffers()[1], np.dtype(f"i{column.type.bit_width // 8}"))

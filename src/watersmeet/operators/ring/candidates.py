@@ -32,23 +32,23 @@ class Candidates:
     ) -> None:
         self._layout = layout
         self._stream = stream
-        self._numbers = tuple(overlaps)
+        self.overlaps = tuple(overlaps)
+        self.count = len(probing)
         self._overlaps = [layout.conditions.overlaps[number] for number in overlaps]
-        self._count = len(probing)
         times = Bounds(*probing.bounds(layout.streams[stream].window))
         self._bounds = [times, *(self._probing_bounds(probing, each) for each in self._overlaps)]
 
     def pairs(self, stored: Segment, size: int) -> Iterator[Pairs]:
         """Positions of probing rows and of stored ones, at most ``size`` at a time."""
-        yield from self._prepared(stored).search(self._count, self._bounds, size)
+        yield from self._prepared(stored).search(self.count, self._bounds, size)
 
     def runs(self, stored: Segment, *, long: bool) -> Runs | None:
         """The same pairs as runs, if that is what they are, and ``long`` ones, if only these are of
         use."""
-        return self._prepared(stored).runs(self._count, self._bounds, long=long)
+        return self._prepared(stored).runs(self.count, self._bounds, long=long)
 
     def _prepared(self, stored: Segment) -> Prepared:
-        return stored.kept(self._numbers, lambda: self._prepare(stored.rows))
+        return stored.kept(self.overlaps, lambda: self._prepare(stored.rows))
 
     def _prepare(self, rows: pa.RecordBatch) -> Prepared:
         times = Bounds.points(times_of(rows))

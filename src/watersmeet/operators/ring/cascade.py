@@ -8,8 +8,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from watersmeet.operators.ring.block import Block, Crossed
+from watersmeet.operators.ring.block import Block
 from watersmeet.operators.ring.counters import RingCounters
+from watersmeet.operators.ring.crossing import Crossed
 from watersmeet.operators.ring.layout import RingLayout
 from watersmeet.rows.cascade import Cascade, Measured
 from watersmeet.rows.columns import Bools, Positions
@@ -40,19 +41,19 @@ class RingCascade:
 
         return self._cascade.satisfying(due, len(block), holding)
 
-    def crossed(self, due: Sequence[int], block: Crossed) -> Positions:
-        """The same, where formulas say all. Each is computed for all pairs: that is cheaper than to
-        gather those that are left."""
+    def crossed(self, due: Sequence[int], block: Crossed) -> Bools:
+        """The same, by probing row and place in the run, where formulas say all. Each is computed
+        for all pairs: that is cheaper than to gather those that are left."""
         mask: Bools | None = None
         for number in due:
-            predicate = self._layout.conditions.predicates[number]
-            assert predicate.formula is not None, "all that is due is a formula"
+            formula = self._layout.conditions.predicates[number].formula
+            assert formula is not None, "all that is due is a formula"
             began = time.perf_counter()
-            holds = block.mask(predicate.formula, self._names(predicate))
+            holds = block.mask(formula)
             self._cascade.measure(number, len(block), int(np.count_nonzero(holds)), began)
             mask = holds if mask is None else mask & holds
         assert mask is not None, "there is a predicate to apply"
-        return np.flatnonzero(mask)
+        return mask
 
     def finish(self) -> None:
         """Count the time that predicates took; if it was long, note which of them took it."""
@@ -68,16 +69,10 @@ class RingCascade:
             f"{seconds[slowest] / total:.0%} of the time"
         )
 
-    def _names(self, predicate: Predicate) -> dict[tuple[int, str], str]:
-        """What the columns of a predicate are called where they are stored."""
-        return {
-            (of, name): self._layout.streams[of].rows.stored[name] for of, name in predicate.columns
-        }
-
     def _holding(self, predicate: Predicate, block: Block) -> Positions:
         """Where a predicate holds."""
         columns = [
-            block.column(of, stored, again=predicate.forgets)
-            for (of, _), stored in self._names(predicate).items()
+            block.column(of, self._layout.streams[of].rows.stored[name], again=predicate.forgets)
+            for of, name in predicate.columns
         ]
         return predicate.satisfying(columns)

@@ -3,7 +3,6 @@ pairs, and how many pairs fit into a block?"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
@@ -13,6 +12,7 @@ import pyarrow as pa
 from watersmeet.operators.ring.layout import RingLayout
 from watersmeet.operators.ring.probing import Probing
 from watersmeet.rows.columns import Positions
+from watersmeet.rows.formula import Formula
 from watersmeet.rows.output import Side
 from watersmeet.rows.widths import row_bytes
 from watersmeet.state.lines import Pairs
@@ -25,9 +25,6 @@ _NEAR, _OWN = 4 << 20, 512 << 10
 #: Values of pairs that are gathered take about so many bytes at a time: what a function makes of
 #: them then stays near too. It gets at least so many pairs, as a call has its price.
 _GATHERED, _LEAST = 1 << 20, 256
-#: So many pairs are computed by formulas at a time: all that is made of them stays near. Where few
-#: pairs would be computed at a time, another way is faster.
-_CROSSED, _LEAST_CROSSED = 64 << 10, 4 << 10
 
 
 class Meeting:
@@ -54,6 +51,15 @@ class Meeting:
     def column(self, stream: int, stored: str) -> pa.Array:
         """A column of one side."""
         return self._rows[stream].column(stored)
+
+    def named(self, stream: int, name: str) -> pa.Array:
+        """The same, by the name that predicates know it by."""
+        return self.column(stream, self._layout.streams[stream].rows.stored[name])
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many probing rows and stored ones there are."""
+        return len(next(iter(self._rows.values()))), len(self._rows[self.stream])
 
     def pieces(self, pairs: Iterator[Pairs]) -> Iterator[Pairs]:
         """Pairs that are compared at a time: as many as there is room for."""
@@ -83,12 +89,12 @@ class Meeting:
         tiles = list(runs.tiles(size))
         return tiles if len(tiles) <= most else None
 
-    def crossings(self, runs: Runs) -> Iterator[Tile] | None:
-        """The pairs as tiles, if formulas say all that is to compare, and tiles are large."""
-        size = max(1, min(_CROSSED, self._layout.output.piece_rows))
-        if len(runs.changes) * _LEAST_CROSSED > len(runs) or not self._computed:
-            return None
-        return runs.tiles(size)
+    @cached_property
+    def formulas(self) -> list[Formula] | None:
+        """All that is to compare, if formulas say it."""
+        formulas = [self._layout.conditions.predicates[number].formula for number in self.due]
+        known = [formula for formula in formulas if formula is not None]
+        return known if len(known) == len(formulas) else None
 
     @property
     def block(self) -> int:
@@ -100,22 +106,6 @@ class Meeting:
 
     def _at(self, of: int, mine: Positions, theirs: Positions) -> Positions:
         return theirs if of == self.stream else mine
-
-    @property
-    def _computed(self) -> bool:
-        """Can numpy compute all that is to compare?"""
-        formulas = [self._layout.conditions.predicates[number].formula for number in self.due]
-        return all(
-            formula is not None
-            and math.isfinite(formula.largest({of: self._largest(*of) for of in formula.columns}))
-            for formula in formulas
-        )
-
-    def _largest(self, stream: int, name: str) -> float:
-        """The largest absolute value of a column of numbers without nulls, as Python has it."""
-        values = self.column(stream, self._layout.streams[stream].rows.stored[name]).to_numpy()
-        largest: float = max(np.max(values, initial=0).item(), -np.min(values, initial=0).item())
-        return largest
 
     @cached_property
     def _read(self) -> dict[int, pa.RecordBatch]:

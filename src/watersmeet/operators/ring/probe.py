@@ -6,11 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from watersmeet.operators.ring.block import (
     Block,
-    Crossed,
     Gathered,
     RunBlock,
     Scratch,
@@ -20,12 +17,14 @@ from watersmeet.operators.ring.block import (
 from watersmeet.operators.ring.candidates import Candidates
 from watersmeet.operators.ring.cascade import RingCascade
 from watersmeet.operators.ring.counters import RingCounters
+from watersmeet.operators.ring.crossing import Crossed, Crossing
 from watersmeet.operators.ring.fan_out import FanOut
 from watersmeet.operators.ring.layout import RingLayout
 from watersmeet.operators.ring.meeting import Meeting
 from watersmeet.operators.ring.probing import Probing
 from watersmeet.operators.ring.progress import Progress
 from watersmeet.operators.ring.state import RingState
+from watersmeet.operators.ring.wanted import Wanted
 from watersmeet.rows.columns import Bools, Positions
 from watersmeet.rows.output import Side
 from watersmeet.state.lines import Pairs
@@ -79,8 +78,6 @@ class Probe:
         fan_out = FanOut(self._layout, probing, self._counters)
         due, overlaps = self._layout.conditions.due(probing.sides, stream)
         candidates = Candidates(self._layout, probing, stream, overlaps)
-        # Does each row meet all, whatever it has found already?
-        all_met = once is None and self._layout.how not in ("semi", "anti") and fan_out.cap is None
         bounds = int(earliest.min()), int(latest.max())
         for entry in entries:
             if entry.min_time > bounds[1] or entry.max_time < bounds[0]:
@@ -88,26 +85,8 @@ class Probe:
             stored = window.open(entry)
             self._counters.probes += len(probing)
             meeting = Meeting(self._layout, due, probing, stream, stored.rows)
-            blocks = None
-            if due and all_met and not entry.gone:
-                runs = candidates.runs(stored, long=meeting.numeric)
-                blocks = self._blocks_of_runs(meeting, runs)
-            if blocks is not None:
-                for mine, theirs in self._matching_runs(due, blocks):
-                    fan_out.admit(mine)
-                    yield Matches(entry, stored, mine, theirs)
-                continue
-            pairs = candidates.pairs(stored, self._layout.output.piece_rows)
-            pairs = self._counted(pairs, overlaps, probing, stored)
-            for mine, theirs in meeting.pieces(pairs):
-                gone = window.gone(entry) if entry.gone else None
-                wanted = _wanted(gone, once, mine, theirs)
-                mine, theirs = mine[wanted], theirs[wanted]
-                below = fan_out.below_cap(mine)
-                mine, theirs = mine[below], theirs[below]
-                if due and len(mine):
-                    matched = self._matching(due, Gathered(meeting.sides(mine, theirs)))
-                    mine, theirs = mine[matched], theirs[matched]
+            wanted = Wanted(self._layout, window, entry, once, fan_out)
+            for mine, theirs in self._found(meeting, candidates, stored, wanted):
                 allowed = fan_out.admit(mine)
                 mine, theirs = mine[allowed], theirs[allowed]
                 if len(mine):
@@ -118,8 +97,34 @@ class Probe:
         """Count what the step's comparisons took."""
         self._cascade.finish()
 
+    def _found(
+        self, meeting: Meeting, candidates: Candidates, stored: Segment, wanted: Wanted
+    ) -> Iterator[Pairs]:
+        """The pairs of a meeting that match, block by block."""
+        size, due = self._layout.output.piece_rows, meeting.due
+        runs = None
+        if due and (meeting.formulas or wanted.all):
+            runs = candidates.runs(stored, long=meeting.numeric)
+            runs = None if runs is None else wanted.among(runs)
+        if runs is None:
+            pairs = self._counted(candidates.pairs(stored, size), candidates, stored)
+        elif (crossing := Crossing.of(meeting, runs)) is not None:
+            yield from self._crossed(due, crossing, wanted)
+            pairs = crossing.others(size)
+        elif wanted.all and (blocks := self._blocks_of_runs(meeting, runs)) is not None:
+            yield from self._matching_runs(due, blocks)
+            return
+        else:
+            pairs = runs.pairs(size)
+        for mine, theirs in meeting.pieces(pairs):
+            mine, theirs = wanted.pairs(mine, theirs)
+            if due and len(mine):
+                matched = self._matching(due, Gathered(meeting.sides(mine, theirs)))
+                mine, theirs = mine[matched], theirs[matched]
+            yield mine, theirs
+
     def _counted(
-        self, pairs: Iterator[Pairs], overlaps: Sequence[int], probing: Probing, stored: Segment
+        self, pairs: Iterator[Pairs], candidates: Candidates, stored: Segment
     ) -> Iterator[Pairs]:
         """The same candidates; how many there were of all pairs is what is known of the
         overlaps."""
@@ -127,57 +132,48 @@ class Probe:
         for mine, theirs in pairs:
             found += len(mine)
             yield mine, theirs
-        every = len(probing) * len(stored)
+        overlaps, every = candidates.overlaps, candidates.count * len(stored)
         for number in overlaps:
             measured = self._state.measured[len(self._layout.conditions.predicates) + number]
             measured.pairs += every
             # Of several, each lets through the same share.
             measured.passed += every * (found / every) ** (1 / len(overlaps))
 
-    def _blocks_of_runs(
-        self, meeting: Meeting, runs: Runs | None
-    ) -> Iterator[RunBlock | Crossed] | None:
+    def _blocks_of_runs(self, meeting: Meeting, runs: Runs) -> Iterator[RunBlock] | None:
         """Pairs that are in runs, block by block; None if they had better be gathered."""
-        if runs is None:
-            return None
         if meeting.numeric:
-            crossed = meeting.crossings(runs)
-            if crossed is not None:
-                return Crossed.blocks(meeting, runs, crossed)
             return Strung.blocks(meeting, runs, self._scratch)
         tiles = meeting.tiles(runs)
         return None if tiles is None else Tiled.blocks(meeting, runs, tiles)
 
-    def _matching_runs(
-        self, due: Sequence[int], blocks: Iterator[RunBlock | Crossed]
-    ) -> Iterator[Pairs]:
+    def _matching_runs(self, due: Sequence[int], blocks: Iterator[RunBlock]) -> Iterator[Pairs]:
         """What matches of runs; few matches of many blocks are put together."""
         found = ((block, self._matching(due, block)) for block in blocks)
         pairs = (block.pairs(places) for block, places in found if len(places))
         return together(pairs, self._layout.output.piece_rows)
 
-    def _matching(self, due: Sequence[int], block: Block | Crossed) -> Positions:
+    def _crossed(self, due: Sequence[int], crossing: Crossing, wanted: Wanted) -> Iterator[Pairs]:
+        """What matches of rows that are crossed; few matches of many blocks are put together."""
+        size = self._layout.output.piece_rows
+        blocks = filter(len, map(wanted.crossed, crossing.blocks(size)))
+        masks = ((block, self._mask(due, block)) for block in blocks)
+        found = ((block, wanted.matches(block, mask)) for block, mask in masks)
+        pairs = (block.pairs(places) for block, places in found if len(places))
+        # While they were put together, other matches may have been taken.
+        return (wanted.pairs(*some) for some in together(pairs, size))
+
+    def _mask(self, due: Sequence[int], block: Crossed) -> Bools:
+        """For which pairs all formulas hold."""
+        self._counters.pairs += len(block)
+        self._counters.blocks += 1
+        mask = self._cascade.crossed(due, block)
+        self._progress.tell()
+        return mask
+
+    def _matching(self, due: Sequence[int], block: Block) -> Positions:
         """The candidates for which all predicates hold that compare them."""
         self._counters.pairs += len(block)
         self._counters.blocks += 1
-        if isinstance(block, Crossed):
-            found = self._cascade.crossed(due, block)
-        else:
-            found = self._cascade.satisfying(due, block)
+        found = self._cascade.satisfying(due, block)
         self._progress.tell()
         return found
-
-
-def _wanted(
-    gone: Bools | None, once: Bools | None, mine: Positions, theirs: Positions
-) -> Bools | slice:
-    """The candidates that still count: whose stored row is not gone, and whose probing row needs
-    a match."""
-    if gone is None and once is None:
-        return slice(None)
-    wanted = np.ones(len(mine), dtype=np.bool_)
-    if gone is not None:
-        wanted &= ~gone[theirs]
-    if once is not None:
-        wanted &= ~once[mine]
-    return wanted

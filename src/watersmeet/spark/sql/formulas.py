@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import types as T
@@ -18,6 +19,7 @@ _COMPARISONS = {
     "LessThanOrEqual": "<=",
     "GreaterThan": ">",
     "GreaterThanOrEqual": ">=",
+    "EqualTo": "=",
 }
 _ARITHMETIC = {
     "Add": "+",
@@ -39,8 +41,10 @@ _MOST: dict[type[T.DataType], float] = {
 def formula_of(t: Translation, node: Any) -> Formula | None:
     """A condition as a formula, if it is one."""
     node = t.meant(node)
-    name = node.nodeName()
-    parts: list[Any]
+    name, parts = node.nodeName(), list[Any]()
+    if name == "Not":
+        equal = formula_of(t, node.child())
+        return replace(equal, symbol="<>") if equal is not None and equal.symbol == "=" else None
     if name in _LOGIC:
         parts = [formula_of(t, child) for child in elements(node.children())]
         return None if None in parts else Formula(_LOGIC[name], tuple(parts))
