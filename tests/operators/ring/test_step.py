@@ -331,6 +331,26 @@ class TestFanOut:
         ring = outcome("ring", where=wm.predicate(same, "a", "b"))
         assert ring == outcome("key", on="n")
 
+    def test_it_is_capped_in_the_same_way_after_a_restart(self, tmp_path: Path) -> None:
+        options: dict[str, Any] = {"budget": wm.Budget(fanout=7, overflow="shed"), "shards": 2}
+        join = joined(tmp_path, **options)
+        join.batch(a=rows(*((1, n / 100) for n in range(60))))
+        again = joined(tmp_path, restart=join, **options)
+        assert again.batch(b=rows((1, 1))).num_rows == 2 * 7
+        assert (again.counters.capped, again.counters.largest.fanout) == (2, 7)
+
+
+def test_windows_may_change_at_a_restart(tmp_path: Path) -> None:
+    # Given a row that is kept for 100 seconds, in a join that is started again with 10,
+    join = joined(tmp_path, within=100)
+    join.batch(a=rows((1, 0)))
+    shorter = joined(tmp_path, within=10, restart=join)
+    # when rows come that are 5 and 20 seconds later, then it matches what is within the new window,
+    assert shorter.batch(b=rows((1, 5), (1, 20))).num_rows == 1
+    # and with the old one again, all that has not expired meanwhile: the watermark is still at 0.
+    longer = joined(tmp_path, within=100, restart=shorter)
+    assert longer.batch(a=rows((1, 21))).num_rows == 2
+
 
 def test_a_state_that_may_not_spill_stops_the_query(tmp_path: Path) -> None:
     join = joined(tmp_path, budget=wm.Budget(memory=2_000, overflow="fail"))
