@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 
 from watersmeet import durations, sizes
-from watersmeet.errors import PlanError, PredicateError, did_you_mean
+from watersmeet.errors import MixedInputError, PlanError, PredicateError, did_you_mean
 from watersmeet.plan import enrich as enriching
 from watersmeet.plan.calls import as_in, warn
 from watersmeet.plan.equi import EquiPlan
@@ -21,13 +21,13 @@ from watersmeet.plan.join import JoinPlan
 from watersmeet.plan.naming import listed
 from watersmeet.plan.policy import crowding
 from watersmeet.plan.ring import RingPlan
-from watersmeet.plan.streams import check_name, with_time
+from watersmeet.plan.streams import TABLES, check_name, with_time
 from watersmeet.spark import enrich as enriched
 from watersmeet.spark import equi, ring, session
 from watersmeet.spark.backend import SparkBackend
 from watersmeet.spark.checkpoint import Checkpoint, check_in_place
 from watersmeet.spark.checkpoint import check as check_checkpoint
-from watersmeet.spark.inputs import check_punctuation, describe
+from watersmeet.spark.inputs import check_punctuation, describe, is_batch
 from watersmeet.spark.result import result_schema
 from watersmeet.spark.table_identity import relisted
 from watersmeet.spec.budget import Budget
@@ -305,13 +305,7 @@ def plan(
     hold: Duration | None = None,
 ) -> Plan:
     """Plan a join without running it; takes what :func:`join` takes."""
-    _check_list(streams)
-    for position, given in enumerate(streams):
-        if not isinstance(given, Stream):
-            raise PlanError(
-                f"streams[{position}] is a {type(given).__name__}, not a stream: name it with "
-                "wm.stream(df, 'name', time='...', delay='...') first"
-            )
+    _check_streams(streams)
     planned = plan_join(
         [stream.spec for stream in streams],
         SparkBackend([(stream.spec.name, stream.df) for stream in streams]),
@@ -354,11 +348,23 @@ def _warn_of_lacking_times(spec: JoinSpec) -> None:
         warn(f"{spec.name}: `event_time` is {lacking}.")
 
 
-def _check_list(streams: Any) -> None:
+def _check_streams(streams: Any) -> None:
     if not isinstance(streams, Sequence) or isinstance(streams, str):
         raise PlanError(
             f"streams is a {type(streams).__name__}: give them as one list, "
             "wm.join([views, clicks], on=...)."
+        )
+    live = any(isinstance(given, Stream) and given.spec.streaming for given in streams)
+    for position, given in enumerate(streams):
+        if isinstance(given, Stream):
+            continue
+        if live and is_batch(given):
+            raise MixedInputError(
+                f"streams[{position}] is a batch DataFrame beside streams: a table. {TABLES}."
+            )
+        raise PlanError(
+            f"streams[{position}] is a {type(given).__name__}, not a stream: name it with "
+            "wm.stream(df, 'name', time='...', delay='...') first"
         )
 
 

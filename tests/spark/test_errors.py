@@ -338,6 +338,25 @@ MISTAKES: dict[str, tuple[Callable[[DataFrame], Any], type[Exception], list[str]
         errors.PlanError,
         ["streams", "wm.stream"],
     ),
+    "a table without a name beside a stream": (
+        lambda df: wm.join(
+            [timed(df, "a"), df.sparkSession.range(1).withColumnRenamed("id", "value")], on="value"
+        ),
+        errors.MixedInputError,
+        ["streams[1] is a batch DataFrame beside streams: a table.", "wm.enrich(views, table, "],
+    ),
+    "a stream without a name": (
+        lambda df: wm.join([timed(df, "a"), df], on="value"),
+        errors.PlanError,
+        ["streams[1] is a DataFrame, not a stream: name it with wm.stream("],
+    ),
+    "two watermarks on one column": (
+        lambda df: wm.stream(
+            df.withWatermark("timestamp", "1 second").withWatermark("timestamp", "2 seconds"), "a"
+        ),
+        errors.TimeColumnError,
+        ["one behind the other", "one on 'timestamp' is enough, with the delay that rows need"],
+    ),
     "eleven streams": (
         lambda df: wm.join([timed(df, f"s{i}") for i in range(11)], on="value", within="1 minute"),
         errors.PlanError,

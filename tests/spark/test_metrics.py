@@ -66,6 +66,16 @@ def test_the_plan_in_the_ui_names_the_join_and_its_streams(query: StreamingQuery
     assert len(counted) < 1_200
 
 
+def test_jobs_and_stages_in_the_ui_are_called_by_the_join(
+    spark: SparkSession, query: StreamingQuery
+) -> None:
+    tracker = spark.sparkContext.statusTracker()
+    jobs = tracker.getJobIdsForGroup(str(query.runId))
+    stages = {stage for job in jobs for stage in tracker.getJobInfo(job).stageIds}
+    names = {found.name for found in map(tracker.getStageInfo, stages) if found is not None}
+    assert names == {wm.metrics(query)[0].join}
+
+
 def test_rows_that_may_still_come_out_unmatched_are_counted(query: StreamingQuery) -> None:
     records = wm.metrics(query)
     assert [record.unproven for record in records] == [0, 0, 0, 1, 1]

@@ -32,6 +32,17 @@ def test_the_joins_of_a_plan_are_found_by_the_names_of_their_observations(
     found = [operator.fingerprint for operator in start_check.operators_in(plan)]
     assert found == ["<watersmeet: a (2)>", "<watersmeet: a, [b>"]
     assert start_check.operators_in("Project [id#1]") == []
+    assert start_check.named_in(plan) == "a (2); a, [b"
+
+
+def test_the_jobs_of_a_query_are_called_by_its_joins_once_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Given a join of two operators, when the query is named, then the join is named once.
+    hops = [f"watersmeet: near, hop {number} of 2" for number in (1, 2)]
+    monkeypatch.setattr(start_check, "_operators", {name: Watched(name) for name in hops})
+    plan = "\n".join(f"CollectMetrics {name}, [transform(x)[0] AS step#1], 1" for name in hops)
+    assert start_check.named_in(plan) == "near"
 
 
 def checkpoint_of(

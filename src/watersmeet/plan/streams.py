@@ -20,6 +20,11 @@ from watersmeet.spec.stream import StreamSpec
 
 #: The type of what `F.window` makes.
 WINDOW = "struct<start:timestamp,end:timestamp>"
+#: What to do with a table beside streams.
+TABLES = (
+    "A table is joined with a stream, or with a join's result, by wm.enrich(views, table, "
+    "on='key'); a small one also by Spark itself: joined.join(table, 'key', 'left')"
+)
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -35,10 +40,8 @@ def check_streams(streams: Sequence[StreamSpec]) -> None:
         batch = [stream.name for stream in streams if not stream.streaming]
         raise MixedInputError(
             f"streams: {_listed(live, 'is a streaming DataFrame', 'are streaming DataFrames')}, "
-            f"{_listed(batch, 'a batch one', 'batch ones')}. A table is joined with a stream, or "
-            "with a join's result, by wm.enrich; a small one also by Spark itself: "
-            "joined.join(table, 'key', 'left'). Streams are joined with streams "
-            "(spark.readStream), batch DataFrames with batch ones (spark.read)."
+            f"{_listed(batch, 'a batch one', 'batch ones')}. {TABLES}. Streams are joined with "
+            "streams (spark.readStream), batch DataFrames with batch ones (spark.read)."
         )
 
 

@@ -78,6 +78,11 @@ def describe(
     )
 
 
+def is_batch(given: object) -> bool:
+    """Is it a batch DataFrame?"""
+    return isinstance(given, DataFrame) and not given.isStreaming
+
+
 def check_punctuation(df: DataFrame, name: str, punctuation: object) -> None:
     """Is the condition that marks a stream's punctuations one over its columns?"""
     if not isinstance(punctuation, Punctuation) or not isinstance(punctuation.when, str):
@@ -153,6 +158,8 @@ def _remedy(df: DataFrame, columns: list[str]) -> str:
             ". After an aggregation by window, take the window's time, which carries the "
             'watermark on: df.select(F.window_time("window").alias("time"), ...), time="time"'
         )
+    if first in others:
+        return f": one on {first!r} is enough, with the delay that rows need"
     return f": take {first!r} as time, or set the watermark on the other column instead of it"
 
 

@@ -32,6 +32,11 @@ def observation_name(name: str) -> str:
     return f"{_PREFIX}{name}"
 
 
+def name_observed(observation: str) -> str:
+    """The name of the join whose metrics are observed under this name."""
+    return observation.removeprefix(_PREFIX)
+
+
 @dataclass(frozen=True)
 class StepMetrics:
     """One micro-batch of one join, of any family.

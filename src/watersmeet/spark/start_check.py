@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import threading
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -45,6 +46,7 @@ from watersmeet.cost.crowding import fitting_shards
 from watersmeet.errors import StateError
 from watersmeet.spark.checkpoint import Checkpoint, check
 from watersmeet.spark.cores import cores
+from watersmeet.spark.metrics import name_observed
 from watersmeet.spark.shards import AGAIN, REACH
 from watersmeet.spark.watermarks import BEHIND, behind_join
 from watersmeet.state.manifest import FORMAT
@@ -60,6 +62,10 @@ _LEFT_WAITING = (
     "that wait because of max_wait would stay behind. Take trigger(availableNow=True), or leave "
     "out max_wait."
 )
+#: What stands behind a join's name, if it has several operators.
+_HOP = re.compile(r", hop \d+ of \d+$")
+#: The local property with what jobs and stages are called in Spark's UI.
+_CALL_SITE = "callSite.short"
 #: So many slices: one in every shard, however many there are.
 EVERY = (1 << 31) - 1
 
@@ -173,12 +179,15 @@ def compare(spark: SparkSession, execution: Any) -> None:
     if column is not None:
         _end(spark, execution, f"TimeColumnError: {_two_watermarks(column)}")
         return
-    operators = operators_in(plan.toString())
+    text = plan.toString()
+    operators = operators_in(text)
     if not operators:
         return
     if any(operator.waits for operator in operators) and execution.trigger().toString() == _ONCE:
         _end(spark, execution, f"PlanError: {_LEFT_WAITING}")
         return
+    # This is the query's own thread: its jobs and stages get the names, and no other's.
+    spark._jsc.sc().setLocalProperty(_CALL_SITE, named_in(text))
     checkpoint = Checkpoint(spark, execution.resolvedCheckpointRoot())
     _compare_operators(spark, execution, operators, checkpoint)
     if execution.isActive():
@@ -288,6 +297,14 @@ def operators_in(plan: str) -> list[Watched]:
         known = dict(_operators)
     found = {known[name] for name in observed_in(plan, known)}
     return sorted(found, key=lambda operator: (operator.fingerprint, operator.slices or 0))
+
+
+def named_in(plan: str) -> str:
+    """The names of the joins in a plan of Spark's."""
+    with _lock:
+        known = list(_operators)
+    names = (name_observed(name) for name in observed_in(plan, known))
+    return "; ".join(sorted({_HOP.sub("", name) for name in names}))
 
 
 def observed_in(plan: str, known: Iterable[str]) -> set[str]:

@@ -114,8 +114,9 @@ def supported(given: str) -> str:
     """What `where` knows that is most like what was given, and where the rest is listed."""
     if given in SUPPORTED:
         return f"{_LISTS}, with the types that it knows {given} of."
-    near = difflib.get_close_matches(given, SUPPORTED, n=3, cutoff=0.5)
-    similar = f"Similar are {', '.join(near)}; " if near else ""
+    # Below 0.7 are names that share letters by chance: least, for levenshtein.
+    near = difflib.get_close_matches(given, SUPPORTED, n=3, cutoff=0.7)
+    similar = f"Similar {'is' if len(near) == 1 else 'are'} {', '.join(near)}; " if near else ""
     return f"{similar}{_LISTS}."
 
 
