@@ -135,6 +135,32 @@ def test_sparks_own_join_gives_the_same_windows(
     assert_same_rows(run(ours), run(minutes(native, time)))
 
 
+def test_an_aggregation_after_a_left_join_of_many_gets_every_row(
+    spark: SparkSession, folder: Path
+) -> None:
+    times = {"views": "viewed", "clicks": "clicked", "sales": "sold"}
+    windows = {"views": VIEW_WAITS, "clicks": CLICK_WAITS, "sales": 30}
+    rows = sql_join(
+        {
+            name: Stream(
+                accepted(spark, folder, name), ["ad"], times[name], windows[name] * SECOND
+            )
+            for name in times
+        },
+        how="left",
+    )
+    joined = wm.join(
+        [stream(spark, folder, name, time) for name, time in times.items()],
+        on="ad",
+        within={name: f"{window} seconds" for name, window in windows.items()},
+        how="left",
+        event_time="views",
+    )
+    wanted = minutes_of(micros(rows.column("viewed")))
+    assert wanted.num_rows >= 6
+    assert_same_rows(run(minutes(joined, "event_time")), wanted)
+
+
 @pytest.mark.parametrize(
     ("how", "event_time", "second"),
     [

@@ -171,6 +171,38 @@ def append(df: DataFrame, out: Path, checkpoint: Path) -> list[wm.StepMetrics]:
     return wm.metrics(query)
 
 
+def test_a_function_that_fails_stops_the_query_which_goes_on_when_it_is_corrected(
+    spark: SparkSession, folders: Mapping[str, Path], tmp_path: Path
+) -> None:
+    # Given a function that fails on rows of the second micro-batch,
+    first_of_second = BATCHES["a"][1]["a_n"][0].as_py()
+
+    def broken(a: pa.Table, b: pa.Table) -> pa.ChunkedArray:
+        if pc.max(a["a_n"]).as_py() >= first_of_second:
+            raise ValueError("no such number")
+        return _close(a, b)
+
+    fails = wm.predicate(broken, "a", "b", columns={"a": ["k", "a_n"], "b": ["k"]})
+    corrected = wm.predicate(_close, "a", "b", columns={"a": ["k", "a_n"], "b": ["k"]})
+
+    def query(where: Any) -> None:
+        joined = wm.join(streams(spark, folders, "ab"), where=where, within=within("ab"))
+        append(joined, tmp_path / "out", tmp_path / "checkpoint")
+
+    # when the query runs, it stops, and names the function, what it said, and a pair;
+    with pytest.raises(StreamingQueryException) as caught:
+        query(fails)
+    message = str(caught.value)
+    assert "PredicateFunctionError" in message[:400]
+    assert "broken" in message
+    assert "no such number" in message
+    assert "a_n" in message
+    # and with a function that does not fail it goes on, and loses nothing.
+    query(corrected)
+    found = without_closing(table(spark.read.parquet(str(tmp_path / "out"))))
+    assert_same_rows(found, expected("ab", "inner", CLOSE))
+
+
 def test_three_streams_go_on_with_fewer_slices_and_say_what_they_do(
     spark: SparkSession, tmp_path: Path
 ) -> None:
