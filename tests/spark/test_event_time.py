@@ -142,9 +142,7 @@ def test_an_aggregation_after_a_left_join_of_many_gets_every_row(
     windows = {"views": VIEW_WAITS, "clicks": CLICK_WAITS, "sales": 30}
     rows = sql_join(
         {
-            name: Stream(
-                accepted(spark, folder, name), ["ad"], times[name], windows[name] * SECOND
-            )
+            name: Stream(accepted(spark, folder, name), ["ad"], times[name], windows[name] * SECOND)
             for name in times
         },
         how="left",
