@@ -80,7 +80,7 @@ def build(
         )
     else:
         results = run(
-            [Source(encoded(inputs.stream, rows), ByKey(), delay)],
+            [Source(encoded(inputs.stream, rows), ByKey(), delay, packed=policy.packed)],
             [Hop(operator, resized=resized, fingerprint=layout.fingerprint)],
             schema,
             name=spec.name,
