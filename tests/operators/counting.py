@@ -28,6 +28,7 @@ class CountByKey:
     counted: ClassVar = ("rows",)
     output: ClassVar = pa.schema([("key", pa.int64()), ("count", pa.int64())])
     chunk_bytes: ClassVar = None
+    frame_bytes: ClassVar = None
 
     def counters(self) -> CountCounters:
         return CountCounters([StreamCounters()])

@@ -117,7 +117,13 @@ def test_memory_is_divided_once() -> None:
         assert policy.shards == min(shards, 64)
         assert policy.resident == planned.memory // 2
         assert 4 * policy.cache == planned.memory // 2
-        assert 2 * (policy.cache + policy.partition + 12 * policy.piece) < planned.memory
+        assert 2 * (policy.cache + policy.partition + 20 * policy.piece) <= planned.memory
+
+
+def test_tasks_pack_on_all_cores_however_few_shards_there_are() -> None:
+    for shards in (1, 4, 200):
+        policy = enrich_policy(spec(memory="256 MB"), shards=shards, cores=8, wakes=True)
+        assert 8 * policy.packed == pytest.approx(256e6 / 20, rel=1e-3)
 
 
 def test_what_is_read_at_once_is_for_all_shards_that_a_core_steps() -> None:

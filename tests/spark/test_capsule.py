@@ -71,13 +71,10 @@ def test_a_wide_row_among_narrow_ones_does_not_make_a_capsule_of_many_wide_ones(
     assert [len(part) for part in parts] == [992, 3, 3, 2]
 
 
-def test_rows_for_every_shard_come_in_batches_of_bounded_size(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_rows_for_every_shard_come_in_batches_of_bounded_size() -> None:
     # Given batches of capsules of at most 64 kB, and rows for each of fifty shards,
-    monkeypatch.setattr(module, "PACK_BYTES", 64 << 10)
     rows = rows_of([1, 2, 3], text=[b"x" * 10_000, b"x" * 200_000, b"y"])
-    pack = Pack(0, Everywhere(), tuple(range(50)))
+    pack = Pack(0, Everywhere(), tuple(range(50)), limit=64 << 10)
     # when they are packed, then only a single wide row makes a larger batch,
     batches = list(pack.packed(rows))
     full = [len(batch) - batch.column("payload").null_count for batch in batches]

@@ -94,7 +94,7 @@ def test_places_are_dropped_before_rows_are_packed() -> None:
         "text": ["a", None, None, None],
         PLACE: pa.array([0, 1, 2, 0], pa.int32()),
     }
-    [capsules] = Pack(0, ByKey(), (0,)).packed(pa.RecordBatch.from_pydict(columns))
+    [capsules] = Pack(0, ByKey(), (0,))(iter([pa.RecordBatch.from_pydict(columns)]))
     rows = from_ipc(capsules.column("payload")[0].as_py())
     assert rows.to_pydict() == {CODE: [1, 2], "text": ["a", None]}
 

@@ -128,6 +128,10 @@ class Operator(Protocol):
     def chunk_bytes(self) -> int | None:
         """How many bytes of new rows it takes at a time; None: as the backend likes."""
 
+    @property
+    def frame_bytes(self) -> int | None:
+        """How many bytes of results may be gathered; None: as the backend likes."""
+
     def counters(self) -> Counters:
         """Counters of a step that has done nothing yet."""
 

@@ -11,7 +11,7 @@ cache, in pieces.
 by the tasks that read them. Then there are no shards of the stream; the memory is divided among as
 many processes as run such tasks side by side, and each of them has a cache of its own. No rows
 wait, so their quarter is for larger partitions: fewer of them are visited. Pieces are smaller
-there, so that a dozen of them, the cache and a partition fit together.
+there, so that twenty of them, the cache and a partition fit together.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from watersmeet.spec.output import OutputColumn
 from watersmeet.spec.stream import StreamSpec
 
 #: What is handled at a time is this part of what a running shard may use.
-_PIECES, _PIECES_IN_PLACE = 20, 32
+_PIECES, _PIECES_IN_PLACE = 20, 40
 #: A partition of the table takes about so many bytes: a larger one takes longer to scan, smaller
 #: ones are more files to open, a third of a millisecond each. It is mapped while it is read, so
 #: it takes at most half of what a running shard may use, and what no waiting rows take.

@@ -41,6 +41,10 @@ class Gathering:
     def rest(self) -> Iterator[pa.RecordBatch]:
         """All that waits, if anything does."""
         if self._waiting:
-            waiting, self._waiting = self._waiting, []
-            self._rows = self._size = 0
-            yield concat(waiting)
+            yield self._taken()
+
+    def _taken(self) -> pa.RecordBatch:
+        """All that waits, as one batch. What it is made of is not held while that is used."""
+        waiting, self._waiting = self._waiting, []
+        self._rows = self._size = 0
+        return concat(waiting)

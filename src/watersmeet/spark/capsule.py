@@ -2,8 +2,8 @@
 
 Invariant: a capsule's rows take at most :data:`CAPSULE_BYTES`, or it has one row. It is followed
 by empty ones for the same shard, so that in a batch of Spark's it takes up as many places as it
-needs (:mod:`watersmeet.spark.places`). The capsules that leave together take at most
-:data:`PACK_BYTES`, or only one of them is not empty.
+needs (:mod:`watersmeet.spark.places`). The capsules that leave together take at most the limit of
+their pack, or only one of them is not empty.
 
 ``Pack`` runs where rows are made, in a task of the source or in an operator that hands them on:
 it deals them out to shards by a route and makes a capsule for each. Between there and the next
@@ -47,7 +47,7 @@ CAPSULE_ARROW = pa.schema(
     [("shard", pa.int32()), ("stream", pa.int32()), ("event_time", UTC), ("payload", pa.binary())]
 )
 
-#: A task packs this number of rows, or of bytes, at a time.
+#: A task packs this number of rows, or of bytes, at a time, if there is no lower limit.
 PACK_ROWS = 1 << 16
 PACK_BYTES = 64 << 20
 #: A capsule's rows take this number of bytes at most.
@@ -62,7 +62,8 @@ class Pack(Travelling):
     ``mapInArrow``: it deals to the shards of the query that runs it, and the first task also sends
     an empty capsule to every shard, so that each takes a step, and reports its state, in every
     micro-batch with data. ``counted``: rows of equal content are dealt by count
-    (:mod:`watersmeet.rows.dealing`). ``label`` is what it is called in Spark's plans.
+    (:mod:`watersmeet.rows.dealing`). About ``limit`` bytes of rows are packed at a time. ``label``
+    is what it is called in Spark's plans.
     """
 
     stream: int
@@ -70,6 +71,7 @@ class Pack(Travelling):
     ids: tuple[int, ...]
     label: str = "pack"
     counted: bool = False
+    limit: int = PACK_BYTES
 
     @property
     def __name__(self) -> str:
@@ -80,22 +82,23 @@ class Pack(Travelling):
         settle()
         yield from self.in_task()._capsules_of(promptly(batches))
 
-    def in_task(self) -> Pack:
-        """The same, as the query needs it that this task belongs to."""
+    def in_task(self, limit: int | None = None) -> Pack:
+        """The same, as the query needs it that this task belongs to, and within another limit, if
+        that is lower."""
         route = dealing(reaching(self.route, reach_in_task()), slices_in_task())
-        return replace(self, ids=ids_in_task(self.ids), route=route)
+        limit = self.limit if limit is None else min(self.limit, limit)
+        return replace(self, ids=ids_in_task(self.ids), route=route, limit=limit)
 
     def _capsules_of(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         if context is not None and context.partitionId() == 0:
             yield self.heartbeat()
-        gathering = Gathering(PACK_ROWS, PACK_BYTES)
-        gathered = chain.from_iterable(map(gathering.add, batches))
+        gathering = Gathering(PACK_ROWS, self.limit)
+        parts = chain.from_iterable(sliced(batch, self.limit) for batch in batches)
+        gathered = chain.from_iterable(map(gathering.add, map(without_places, parts)))
         dealing = Dealing() if self.counted else None
         for rows in chain(gathered, gathering.rest()):
-            if dealing is not None:
-                rows = dealing.dealt(without_places(rows))
-            yield from self.packed(rows)
+            yield from self.packed(rows if dealing is None else dealing.dealt(rows))
 
     def heartbeat(self) -> pa.RecordBatch:
         """An empty capsule for every shard."""
@@ -105,11 +108,11 @@ class Pack(Travelling):
         """The capsules of some rows. (A route may send each row to many shards.)"""
         waiting: list[tuple[int, pa.RecordBatch | None]] = []
         total = 0
-        rows = canonical_rows(without_places(rows))
+        rows = canonical_rows(rows)
         for number, dealt in self.route.deal(rows, len(self.ids)):
             for part in sliced(dealt, CAPSULE_BYTES):
                 size = part.nbytes
-                if waiting and total + size > PACK_BYTES:
+                if waiting and total + size > self.limit:
                     yield self._capsules(waiting)
                     waiting, total = [], 0
                 waiting.append((self.ids[number], part))

@@ -80,7 +80,7 @@ def build(
         results = answered_in_place(given, operator, schema, name=spec.name, unique=unique)
     else:
         results = run(
-            [Source(encoded(inputs.stream, rows), ByKey(), delay)],
+            [Source(encoded(inputs.stream, rows), ByKey(), delay, packed=policy.packed)],
             [
                 Hop(
                     operator,

@@ -7,14 +7,14 @@ all others.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from watersmeet.rows.columns import concat
 from watersmeet.rows.gathering import Gathering
-from watersmeet.spark.capsule import CAPSULE_ARROW, PACK_BYTES, PACK_ROWS, Pack
+from watersmeet.spark.capsule import CAPSULE_ARROW, PACK_ROWS, Pack
 from watersmeet.spark.counters import REPORT
 
 #: Result pieces are gathered into frames of about this number of rows or bytes.
@@ -35,26 +35,28 @@ class Exit(Protocol):
     def batches(self, emitted: Iterator[Any], *, first: bool) -> Iterator[pa.RecordBatch]:
         """What leaves; ``first``: is the step that of the first shard?"""
 
-    def in_task(self) -> Exit:
-        """The same, as the query needs it that this task belongs to."""
+    def in_task(self, limit: int | None) -> Exit:
+        """The same, as the query needs it that this task belongs to: at most ``limit`` bytes are
+        gathered, if there is one."""
 
 
 @dataclass(frozen=True)
 class Results:
     """Results leave as they are, in batches that are large enough to be cheap and small enough
-    to stream: of about so many ``rows``."""
+    to stream: of about so many ``rows``, or bytes (``size``)."""
 
     schema: pa.Schema
     rows: int = FRAME_ROWS
+    size: int = FRAME_BYTES
 
     def batches(self, emitted: Iterator[Any], *, first: bool) -> Iterator[pa.RecordBatch]:
-        gathering = Gathering(self.rows, FRAME_BYTES)
+        gathering = Gathering(self.rows, self.size)
         for batch in emitted:
             yield from gathering.add(batch)
         yield from gathering.rest()
 
-    def in_task(self) -> Results:
-        return self
+    def in_task(self, limit: int | None) -> Results:
+        return self if limit is None else replace(self, size=min(self.size, limit))
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ class HandOn:
     def batches(self, emitted: Iterator[Any], *, first: bool) -> Iterator[pa.RecordBatch]:
         if first:
             yield self.packs[0].heartbeat()
-        gathering = [Gathering(PACK_ROWS, PACK_BYTES) for _ in self.packs]
+        gathering = [Gathering(PACK_ROWS, pack.limit) for pack in self.packs]
         for number, rows in emitted:
             for batch in gathering[number].add(rows):
                 yield from self.packs[number].packed(batch)
@@ -79,8 +81,8 @@ class HandOn:
             for batch in gathered.rest():
                 yield from pack.packed(batch)
 
-    def in_task(self) -> HandOn:
-        return HandOn(tuple(pack.in_task() for pack in self.packs))
+    def in_task(self, limit: int | None) -> HandOn:
+        return HandOn(tuple(pack.in_task(limit) for pack in self.packs))
 
 
 def with_last_report(

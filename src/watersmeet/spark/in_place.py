@@ -114,17 +114,19 @@ class InPlace(Travelling):
             counted.step_ms = round((time.perf_counter() - began) * 1000)
             return counters.report(counted, self.operator)
 
-        rows = Results(self.operator.output, _RESULT_ROWS).batches(results, first=True)
+        leave = Results(self.operator.output, _RESULT_ROWS).in_task(self.operator.frame_bytes)
+        rows = leave.batches(results, first=True)
         yield from with_last_report(rows, self.operator.output, committed)
 
     def _chunks(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Chunk]:
         """The rows, a bounded amount at a time."""
         limit = self.operator.chunk_bytes
         assert limit is not None, "memory is bounded"
-        gathering = Gathering(_CHUNK_ROWS, limit)
+        half = limit // 2  # together with a part that is added, no more than the limit
+        gathering = Gathering(_CHUNK_ROWS, half)
         for batch in batches:
-            for part in sliced(without_places(batch), limit):
-                for rows in gathering.add(part):
+            for part in sliced(batch, half):
+                for rows in gathering.add(without_places(part)):
                     yield [canonical_rows(rows)]
         for rows in gathering.rest():
             yield [canonical_rows(rows)]

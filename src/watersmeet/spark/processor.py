@@ -74,10 +74,10 @@ class Processor(Travelling, StatefulProcessor):
         # Spark calls it when the first rows are there.
         acknowledge()
         settle()
-        self._exit = self._exit.in_task()
         ids, reach = ids_in_task(self._ids), reach_in_task()
         if self._resized is not None and (ids != self._ids or reach):
             self._operator = self._resized(len(ids), reach)
+        self._exit = self._exit.in_task(self._operator.frame_bytes)
         self._shards = {shard: Shard(number, len(ids)) for number, shard in enumerate(ids)}
         self._handle = handle
         self._store = SparkStore.of(handle)

@@ -22,7 +22,7 @@ from watersmeet import durations
 from watersmeet.operators.base import Operator
 from watersmeet.rows.route import Route
 from watersmeet.spark import counters
-from watersmeet.spark.capsule import CAPSULE, Pack
+from watersmeet.spark.capsule import CAPSULE, PACK_BYTES, Pack
 from watersmeet.spark.exits import Exit, HandOn, Results
 from watersmeet.spark.metrics import observation_name
 from watersmeet.spark.places import with_places
@@ -40,12 +40,19 @@ _DEFAULT_CACHE_SIZE = 4 << 30
 class Source:
     """One input of a query: its ``rows``, as they are stored, and where they go. ``delay`` is
     that of the watermark to set on their time, in microseconds; None: it has one, or no time.
-    ``counted``: rows of equal content are dealt by count."""
+    ``counted``: rows of equal content are dealt by count. About ``packed`` bytes of rows are packed
+    at a time."""
 
     rows: DataFrame
     route: Route
     delay: int | None = None
     counted: bool = False
+    packed: int = PACK_BYTES
+
+    def pack(self, stream: int, ids: tuple[int, ...], label: str) -> Pack:
+        """What packs its rows, as those of the operator's input of that number."""
+        limit = min(self.packed, PACK_BYTES)
+        return Pack(stream, self.route, ids, label, self.counted, limit)
 
 
 @dataclass(frozen=True)
@@ -90,7 +97,7 @@ def run(
     unique, inputs = unique or unique_name(name), hops[0].operator.inputs
     rows = _union(
         [
-            _packed(source, Pack(i, source.route, ids, f"{unique}: pack {given}", source.counted))
+            _packed(source, source.pack(i, ids, f"{unique}: pack {given}"))
             for i, (source, given) in enumerate(zip(sources, inputs, strict=True))
         ]
     )

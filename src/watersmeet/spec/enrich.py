@@ -135,6 +135,20 @@ class EnrichPolicy:
     cores: int | None = None
     in_place: bool = False
 
+    @property
+    def frame(self) -> int:
+        """The bytes of results that are gathered at a time. Together with one that is added, they
+        take no more than a piece."""
+        return self.piece // 2
+
+    @property
+    def packed(self) -> int:
+        """The bytes of new rows that a task packs at a time. Such tasks run on all cores, also if
+        fewer shards are stepped side by side. Nothing else takes memory then, so that they are two
+        pieces."""
+        cores = self.cores or self.shards
+        return 2 * self.piece * min(cores, self.shards) // cores
+
     def on(self, shards: int) -> EnrichPolicy:
         """The same, on another number of shards: they share the query's memory.
 

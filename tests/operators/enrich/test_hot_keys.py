@@ -87,6 +87,18 @@ def test_an_open_cache_outlives_its_files(tmp_path: Path) -> None:
     assert sum(map(len, hot.master(np.array([False, True])))) == 30
 
 
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs Linux")
+def test_a_cache_is_not_kept_open_when_its_step_is_over(tmp_path: Path) -> None:
+    def mapped() -> bool:
+        return str(tmp_path) in Path("/proc/self/maps").read_text()
+
+    hot = cache(tmp_path, {2: 1, 7: 30})
+    assert mapped()
+    # Others will take its place, and each would stay in memory.
+    del hot
+    assert not mapped()
+
+
 def test_keys_take_the_bytes_of_their_own_rows(tmp_path: Path) -> None:
     hot = cache(tmp_path, {2: 1, 5: 0, 7: 30, 9: 2})
     assert len(hot.partitions) > 2

@@ -33,7 +33,7 @@ def staged(folder: Path, memory: str, *where: str) -> StagedTable:
 
 def measured(module: str, *arguments: str) -> tuple[int, int]:
     """The two numbers that a module says when it is run."""
-    command = [sys.executable, "-m", f"tests.operators.enrich.{module}", *arguments]
+    command = [sys.executable, "-m", module, *arguments]
     # Arrow's own allocator keeps some 12 MB for reuse in any process, whatever the memory.
     plain = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"}
     done = subprocess.run(command, cwd=ROOT, env=plain, capture_output=True, text=True, timeout=300)
@@ -49,7 +49,7 @@ def measured(module: str, *arguments: str) -> tuple[int, int]:
 )
 def test_a_process_stays_within_the_memory(tmp_path: Path, memory: str, where: list[str]) -> None:
     folder = staged(tmp_path, memory, *where).folder
-    grown, hits = measured("memory_use", folder, memory, *where)
+    grown, hits = measured("tests.operators.enrich.memory_use", folder, memory, *where)
     assert hits > 0, "the cache was of use"
     assert grown <= parse(memory, argument="memory"), f"{grown / 1e6:.0f} MB"
 
@@ -60,7 +60,7 @@ def test_a_process_stays_within_the_memory(tmp_path: Path, memory: str, where: l
     ["wide", "retried", "renewed", "backlog"],
 )
 def test_a_hard_case_stays_within_the_memory(tmp_path: Path, case: str) -> None:
-    grown, cached = measured("memory_cases", case, str(tmp_path))
+    grown, cached = measured("tests.operators.enrich.memory_cases", case, str(tmp_path))
     memory = parse(memory_cases.MEMORY, argument="memory")
     assert cached <= memory // 4, f"{cached / 1e6:.1f} MB are cached"
     assert grown <= memory, f"{grown / 1e6:.1f} MB"

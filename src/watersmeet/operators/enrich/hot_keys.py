@@ -48,14 +48,15 @@ class HotKeys:
     @classmethod
     def open(cls, cache: SegmentCache, name: str) -> HotKeys | None:
         """The cache of that name; None if any of it has been lost."""
-        keys = cache.load(_keys_id(name))
+        # Another cache takes its place soon. What is kept open of it would stay in memory.
+        keys = cache.load(_keys_id(name), keep_open=False)
         if keys is None:
             return None
         codes, rows = (column.to_numpy(zero_copy_only=True) for column in keys.rows.columns)
         partitions: list[Segment] = []
         missing = int(rows.sum())
         while missing:
-            partition = cache.load(_partition_id(name, len(partitions)))
+            partition = cache.load(_partition_id(name, len(partitions)), keep_open=False)
             if partition is None:
                 return None
             partitions.append(partition)

@@ -87,6 +87,10 @@ class Enrich:
     def chunk_bytes(self) -> int | None:
         return self.layout.policy.piece
 
+    @property
+    def frame_bytes(self) -> int | None:
+        return self.layout.policy.frame
+
     def counters(self) -> EnrichCounters:
         return EnrichCounters.zero()
 

@@ -122,6 +122,10 @@ class EquiJoin:
     def chunk_bytes(self) -> int | None:
         return self.layout.piece
 
+    @property
+    def frame_bytes(self) -> int | None:
+        return None  # a budget is for the state
+
     def counters(self) -> EquiCounters:
         return EquiCounters.zero(len(self.layout.inputs))
 

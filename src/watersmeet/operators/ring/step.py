@@ -77,6 +77,10 @@ class RingHop:
     def chunk_bytes(self) -> int | None:
         return self.layout.piece
 
+    @property
+    def frame_bytes(self) -> int | None:
+        return None  # a budget is for the state
+
     def counters(self) -> RingCounters:
         return RingCounters.zero(len(self.layout.streams))
 

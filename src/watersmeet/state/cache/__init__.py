@@ -78,12 +78,12 @@ class SegmentCache:
         path = self._path(segment_id)
         return path is not None and os.path.exists(path)
 
-    def load(self, segment_id: str) -> Segment | None:
+    def load(self, segment_id: str, *, keep_open: bool = True) -> Segment | None:
         """The cached segment, or None if it is not there, or damaged. What is damaged is
-        deleted."""
+        deleted. ``keep_open``: this process may keep it mapped, if it is small."""
         path = self._path(segment_id)
         try:
-            return None if path is None else read_file(path, segment_id)
+            return None if path is None else read_file(path, segment_id, keep_open=keep_open)
         except OSError:
             return None
         except Exception:  # a damaged file may raise anything; the segment is in the store too

@@ -66,9 +66,9 @@ def write_file(path: str, segment_id: str, segment: Segment) -> int:
     return status.st_size
 
 
-def read_file(path: str, segment_id: str) -> Segment:
+def read_file(path: str, segment_id: str, *, keep_open: bool) -> Segment:
     """The segment in a file. An OSError says that the file cannot be opened, any other error that
-    it is damaged."""
+    it is damaged. ``keep_open``: may this process keep it open, if it is small?"""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     try:
         status = os.fstat(descriptor)
@@ -89,7 +89,7 @@ def read_file(path: str, segment_id: str) -> Segment:
     finally:
         os.close(descriptor)
     _remember(_checked, identity, None, CHECKED_FILES)
-    if status.st_size <= OPEN_BYTES:
+    if keep_open and status.st_size <= OPEN_BYTES:
         _remember(_open, identity, segment, OPEN_FILES)
     return segment
 
