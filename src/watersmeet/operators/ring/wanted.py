@@ -33,11 +33,10 @@ class Wanted:
         self._entry = entry
         self._once = once
         self._fan_out = fan_out
-        one, budget = layout.how in ("semi", "anti"), layout.policy.budget
+        #: Is one match enough for a row?
+        self._one = layout.how in ("semi", "anti")
         #: Is every pair that matches wanted, whatever has been found already?
-        self.all = not one and fan_out.cap is None
-        # A budget counts all that a row matches.
-        self._one = one and (budget is None or budget.fanout is None)
+        self.all = not self._one and fan_out.cap is None
         #: The stored rows that need a match, by their place in the runs that are crossed.
         self._unmatched: Bools | None = None
 
