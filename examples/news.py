@@ -9,6 +9,7 @@ The example is that of Ding, Rundensteiner and Heineman, "MJoin: A Metadata-Awar
 Join Operator". Run it as it is: it writes the files first.
 """
 
+import os
 import random
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,6 +17,7 @@ from tempfile import TemporaryDirectory
 import watersmeet as wm
 
 ITEMS, LATEST, FILES = 100, 10, 10
+START = 1_700_000_000
 KEYWORDS = ("Smart Card", "Elections", "Football", "Weather")
 
 NEWS = "sno bigint, title string, keyword string"
@@ -47,8 +49,10 @@ def write_some_files(folder: Path) -> None:
             ("news", "stream:NewsGeneral", items),
             ("access", "stream:AccessRecord", records),
         ):
-            text = "\n".join([f"<{element}>", *content, f"</{element}>"])
-            (folder / name / f"{number:02}.xml").write_text(text)
+            file = folder / name / f"{number:02}.xml"
+            file.write_text("\n".join([f"<{element}>", *content, f"</{element}>"]))
+            # Spark reads the files of a folder in the order of their times: a minute each.
+            os.utime(file, (START + 60 * number, START + 60 * number))
 
 
 def read(spark, folder: Path, tag: str, schema: str):  # type: ignore[no-untyped-def]
