@@ -20,7 +20,7 @@ from rich.table import Table
 
 from watersmeet.rows.bounds import Bounds
 from watersmeet.rows.columns import Ints
-from watersmeet.state.overlaps import Prepared
+from watersmeet.state.overlaps import Prepared, Searching
 
 ROWS = 100_000
 BLOCK = 1 << 18
@@ -83,7 +83,7 @@ def all_pairs(new: Sequence[Bounds], stored: Sequence[Bounds], rows: Ints) -> in
 
 
 def searched(new: Sequence[Bounds], prepared: Prepared) -> int:
-    return sum(len(rows) for rows, _ in prepared.search(ROWS, new, BLOCK))
+    return sum(len(rows) for rows, _ in prepared.search(Searching(ROWS, new), BLOCK))
 
 
 def main() -> None:
@@ -106,7 +106,9 @@ def main() -> None:
             searched(new, prepared)
             times[2].append(time.perf_counter() - began)
         few = [bounds.at(some) for bounds in new]
-        assert compared == sum(len(rows) for rows, _ in prepared.search(len(some), few, BLOCK))
+        assert compared == sum(
+            len(rows) for rows, _ in prepared.search(Searching(len(some), few), BLOCK)
+        )
         slow, fast, again = (statistics.median(each) for each in times)
         figures = f"{slow:,.1f}", f"{fast:.3f}", f"{again:.3f}"
         table.add_row(name, f"{found:,}", *figures, f"{slow / fast:,.0f}", f"{slow / again:,.0f}")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.conformance.strategies import examples, until_shown
 from watersmeet.rows.bounds import Bounds
 from watersmeet.state import lines, overlaps
-from watersmeet.state.overlaps import Prepared
+from watersmeet.state.overlaps import Prepared, Searching
 
 LEAST, GREATEST = -(2**63), 2**63 - 1
 EXTREMES = np.array([LEAST, LEAST + 1, -1, 0, 1, GREATEST - 1, GREATEST])
@@ -115,7 +115,8 @@ def test_a_search_finds_what_comparing_all_pairs_finds(grid: str) -> None:
             mock.patch.object(overlaps, "LONG", 1),
         ):
             prepared = Prepared(counts[1], stored)
-            runs = prepared.runs(counts[0], new, long=True)
+            searching = Searching(counts[0], new)
+            runs = prepared.runs(searching, long=True)
             if runs is not None:
                 parts = [(part, np.arange(len(part))) for part in runs.cut(block)]
                 found = pairs_of((part.at(places) for part, places in parts), block)
@@ -131,7 +132,7 @@ def test_a_search_finds_what_comparing_all_pairs_finds(grid: str) -> None:
                 assert pairs_of(tiles, block) == all_pairs(new, stored, counts)
                 shown["runs"] = True
             for _ in range(2):  # what is kept for the next search gives the same
-                found = pairs_of(prepared.search(counts[0], new, block), block)
+                found = pairs_of(prepared.search(searching, block), block)
                 assert found == all_pairs(new, stored, counts)
         shown["grid"] |= bool(prepared._grids)
         made = [line for of_one in prepared._lines.values() for line in of_one]
@@ -156,7 +157,7 @@ def counted(stored: Prepared, count: int, new: list[Bounds]) -> tuple[int, int]:
         return overlap(self, rows, other, others)
 
     with mock.patch.object(Bounds, "overlap", counting):
-        found = sum(len(rows) for rows, _ in stored.search(count, new, 1 << 16))
+        found = sum(len(rows) for rows, _ in stored.search(Searching(count, new), 1 << 16))
     return found, compared
 
 
@@ -213,12 +214,12 @@ def test_a_grid_is_not_made_for_what_one_dimension_selects_well() -> None:
 def test_intervals_may_be_longer_than_any_signed_number() -> None:
     low = np.array([LEAST, LEAST, -5])
     stored = Prepared(3, [Bounds(low, np.array([0, 0, GREATEST]))])
-    assert pairs_of(stored.search(1, [Bounds.points(np.array([5]))], 10), 10) == [(0, 2)]
+    assert pairs_of(stored.search(Searching(1, [Bounds.points(np.array([5]))]), 10), 10) == [(0, 2)]
     alike = Prepared(2, [Bounds(low[:2], np.array([0, 0]))])
-    assert pairs_of(alike.search(1, [Bounds.points(np.array([5]))], 10), 10) == []
+    assert pairs_of(alike.search(Searching(1, [Bounds.points(np.array([5]))]), 10), 10) == []
 
 
 def test_nulls_overlap_nothing() -> None:
     nothing = np.array([False, False])
     stored = Prepared(2, [Bounds.points(np.array([1, 1]), nothing)])
-    assert list(stored.search(1, [Bounds.points(np.array([1]))], 10)) == []
+    assert list(stored.search(Searching(1, [Bounds.points(np.array([1]))]), 10)) == []

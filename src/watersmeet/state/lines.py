@@ -58,7 +58,7 @@ class Line:
     def of(cls, stored: Bounds, rows: Ints) -> Line:
         """The line of some rows."""
         keys = stored.ends[rows]
-        order = np.argsort(keys, kind="stable")
+        order = _sorted(keys)
         keys, order = keys[order], rows[order]
         if stored.low is None:
             return cls(keys, order, reach=0, open=True, exact=True)
@@ -158,6 +158,18 @@ def classes(stored: Bounds, rows: Ints) -> list[Ints]:
             waiting = 0
     number = np.searchsorted(last, exponents)
     return [rows[number == i] for i in range(len(last))]
+
+
+def _sorted(keys: Ints) -> Ints:
+    """The permutation that sorts keys; equal ones stay as they are. (To sort without that promise
+    takes a sixth of the time, so that is tried first.)"""
+    if (keys[1:] >= keys[:-1]).all():
+        return np.arange(len(keys))
+    order = np.argsort(keys)
+    ordered = keys[order]
+    if (ordered[1:] == ordered[:-1]).any():
+        return np.argsort(keys, kind="stable")
+    return order
 
 
 def _lengths(low: Ints, high: Ints) -> npt.NDArray[np.uint64]:

@@ -1,10 +1,11 @@
 """Searching by intervals: which stored rows overlap new ones, in one dimension or several?
 
 The cost follows the new rows and what they find, not the number of pairs. Stored rows are
-*prepared* once; then they are searched along the *axis* that selects most: by the intervals of one
-dimension, or by their lows or their highs alone, with a line for each class of lengths
-(:mod:`watersmeet.state.lines`). What is found is compared in all dimensions that the axis does not
-decide. If that would be much, the two axes that select most are searched together, by a grid.
+*prepared* once, and so are new ones, which search several segments of them. They search along the
+*axis* that selects most: by the intervals of one dimension, or by their lows or their highs alone,
+with a line for each class of lengths (:mod:`watersmeet.state.lines`). What is found is compared in
+all dimensions that the axis does not decide. If that would be much, the two axes that select most
+are searched together, by a grid.
 
 Which axes select most is counted for a sample of the new rows. It changes no result.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 
 import numpy as np
@@ -55,13 +57,38 @@ class _Axis:
         return Bounds(None, whole.high) if self.ends == "lows" else Bounds(whole.low, None)
 
 
+class Searching:
+    """New rows, ``count`` of them, with their ``bounds``, one for each dimension. What a search
+    needs of them is kept for the next."""
+
+    def __init__(self, count: int, bounds: Sequence[Bounds]) -> None:
+        self.rows = known_rows(count, bounds)
+        self.bounds = bounds
+        self._along: dict[_Axis, tuple[Ints, list[Bounds]]] = {}
+
+    @cached_property
+    def sample(self) -> list[Bounds]:
+        """The bounds of some of the rows that have any, evenly from all of them."""
+        some = self.rows[:: -(-len(self.rows) // _SAMPLE)]
+        return [each.at(some) for each in self.bounds]
+
+    def along(self, axis: _Axis) -> tuple[Ints, list[Bounds]]:
+        """The rows that have bounds, and these, in the order of an axis. In order, they are found
+        faster: neighbours search in the same places."""
+        if axis not in self._along:
+            rows = self.rows[np.argsort(axis.new(self.bounds).ends[self.rows])]
+            self._along[axis] = rows, [each.at(rows) for each in self.bounds]
+        return self._along[axis]
+
+
 class Prepared:
     """Stored rows, ``count`` of them, ready to be searched by their ``bounds``, one for each
     dimension. What is made for a search is kept for the next.
 
     >>> stored = Prepared(3, [Bounds(np.array([0, 5, 7]), np.array([4, 6, 9]))])
     >>> prices = Bounds.points(np.array([6, 8, 1]))
-    >>> [(new.tolist(), old.tolist()) for new, old in stored.search(3, [prices], block=10)]
+    >>> new = Searching(3, [prices])
+    >>> [(new.tolist(), old.tolist()) for new, old in stored.search(new, block=10)]
     [([2, 0, 1], [0, 1, 2])]
     """
 
@@ -78,38 +105,35 @@ class Prepared:
         kept = chain(self._bounds, *self._lines.values(), *self._grids.values())
         return self._rows.nbytes + sum(each.nbytes for each in kept)
 
-    def search(self, count: int, new: Sequence[Bounds], block: int) -> Iterator[Pairs]:
-        """The pairs of ``count`` new rows and stored ones that overlap in every dimension, each
-        once, at most ``block`` at a time. Without a dimension, all pairs."""
-        assert len(new) == len(self._bounds), "both sides have the same dimensions"
-        rows = known_rows(count, new)
-        if not len(rows) or not len(self._rows):
+    def search(self, new: Searching, block: int) -> Iterator[Pairs]:
+        """The pairs of new rows and stored ones that overlap in every dimension, each once, at most
+        ``block`` at a time. Without a dimension, all pairs."""
+        assert len(new.bounds) == len(self._bounds), "both sides have the same dimensions"
+        if not len(new.rows) or not len(self._rows):
             return
-        if not new:
-            yield from spread(np.zeros_like(rows), np.full_like(rows, len(self._rows)), block)
+        if not new.bounds:
+            low, high = np.zeros_like(new.rows), np.full_like(new.rows, len(self._rows))
+            yield from spread(low, high, block)
             return
-        axes = self._chosen([each.at(_sample(rows)) for each in new])
-        # In order, they are found faster: neighbours search in the same places.
-        rows = rows[np.argsort(axes[0].new(new).ends[rows], kind="stable")]
-        found = self._found([each.at(rows) for each in new], axes, min(block, _AT_A_TIME))
+        axes = self._chosen(new.sample)
+        rows, bounds = new.along(axes[0])
+        found = self._found(bounds, axes, min(block, _AT_A_TIME))
         for new_rows, stored_rows in together(found, block):
             yield rows[new_rows], self._rows[stored_rows]
 
-    def runs(self, count: int, new: Sequence[Bounds], *, long: bool) -> Runs | None:
+    def runs(self, new: Searching, *, long: bool) -> Runs | None:
         """The same pairs as runs, if that is what they are: in one dimension, in which places
         decide. ``long``: only if they are long ones."""
-        rows = known_rows(count, new)
-        if len(new) != 1 or not len(rows) or not len(self._rows):
+        if len(new.bounds) != 1 or not len(new.rows) or not len(self._rows):
             return None
         axis = _Axis(0)
         [line, *others] = self._line(axis)
         if others or not line.exact:
             return None
-        sample = new[0].at(_sample(rows))
-        if long and self._share(axis, sample) * len(self._rows) < LONG:
+        if long and self._share(axis, new.sample[0]) * len(self._rows) < LONG:
             return None
-        rows = rows[np.argsort(new[0].ends[rows], kind="stable")]
-        low, high = line.ranges(new[0].at(rows))
+        rows, [bounds] = new.along(axis)
+        low, high = line.ranges(bounds)
         return Runs(rows, low, high, self._rows[line.order])
 
     def _found(self, new: Sequence[Bounds], axes: Sequence[_Axis], size: int) -> Iterator[Pairs]:
@@ -172,11 +196,6 @@ class Prepared:
 
 def _exact(lines: Sequence[Line]) -> bool:
     return all(line.exact for line in lines)
-
-
-def _sample(rows: Ints) -> Ints:
-    """Some of the rows, evenly from all of them."""
-    return rows[:: -(-len(rows) // _SAMPLE)]
 
 
 def together(pieces: Iterator[Pairs], block: int) -> Iterator[Pairs]:

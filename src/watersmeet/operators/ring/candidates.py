@@ -18,7 +18,7 @@ from watersmeet.rows.bounds import Bounds
 from watersmeet.rows.columns import times_of
 from watersmeet.rows.overlaps import Overlap
 from watersmeet.state.lines import Pairs
-from watersmeet.state.overlaps import Prepared
+from watersmeet.state.overlaps import Prepared, Searching
 from watersmeet.state.runs import Runs
 from watersmeet.state.segment import Segment
 
@@ -36,16 +36,17 @@ class Candidates:
         self.count = len(probing)
         self._overlaps = [layout.conditions.overlaps[number] for number in overlaps]
         times = Bounds(*probing.bounds(layout.streams[stream].window))
-        self._bounds = [times, *(self._probing_bounds(probing, each) for each in self._overlaps)]
+        spans = (self._probing_bounds(probing, each) for each in self._overlaps)
+        self._searching = Searching(self.count, [times, *spans])
 
     def pairs(self, stored: Segment, size: int) -> Iterator[Pairs]:
         """Positions of probing rows and of stored ones, at most ``size`` at a time."""
-        yield from self._prepared(stored).search(self.count, self._bounds, size)
+        yield from self._prepared(stored).search(self._searching, size)
 
     def runs(self, stored: Segment, *, long: bool) -> Runs | None:
         """The same pairs as runs, if that is what they are, and ``long`` ones, if only these are of
         use."""
-        return self._prepared(stored).runs(self.count, self._bounds, long=long)
+        return self._prepared(stored).runs(self._searching, long=long)
 
     def _prepared(self, stored: Segment) -> Prepared:
         return stored.kept(self.overlaps, lambda: self._prepare(stored.rows))
