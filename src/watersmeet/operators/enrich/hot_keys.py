@@ -19,6 +19,7 @@ import glob
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -112,8 +113,7 @@ class HotKeys:
     def found(self, mine: Ints, keys: Ints, *, backwards: bool = False) -> Iterator[Found]:
         """Where the master rows of stream rows are, given as positions, that have these keys;
         the partitions in order, or ``backwards``."""
-        ends = np.cumsum(self.rows)
-        low, high = (ends - self.rows)[keys], ends[keys]
+        low, high = self._starts[keys], self._ends[keys]
         placed = [*self._placed()]
         for offset, partition in reversed(placed) if backwards else placed:
             stop = offset + len(partition)
@@ -124,9 +124,10 @@ class HotKeys:
 
     def sizes(self) -> Ints:
         """The bytes that the master rows of each key take."""
-        sizes, ends = np.zeros(len(self), dtype=np.int64), np.cumsum(self.rows)
+        sizes = np.zeros(len(self), dtype=np.int64)
         for offset, partition in self._placed():
-            low, high = (np.clip(at - offset, 0, len(partition)) for at in (ends - self.rows, ends))
+            ranges = (self._starts, self._ends)
+            low, high = (np.clip(at - offset, 0, len(partition)) for at in ranges)
             sizes += range_bytes(partition.rows, low, high)
         return sizes
 
@@ -137,6 +138,16 @@ class HotKeys:
             chosen = of_row[offset : offset + len(partition)]
             if chosen.any():
                 yield partition.rows.filter(pa.array(chosen))
+
+    @cached_property
+    def _ends(self) -> Ints:
+        """Where the rows of each key end, through all partitions."""
+        return np.cumsum(self.rows)
+
+    @cached_property
+    def _starts(self) -> Ints:
+        """Where they begin."""
+        return self._ends - self.rows
 
     def _placed(self) -> Iterator[tuple[int, Segment]]:
         """The partitions, each with the number of rows before it."""

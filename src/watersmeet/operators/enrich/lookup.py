@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.operators.enrich.candidates import Found
+from watersmeet.operators.enrich.fences import first_at_least
 from watersmeet.operators.enrich.table import Layer, TableShard
 from watersmeet.rows.columns import Bools, Ints, codes_of
 from watersmeet.rows.output import PIECE
@@ -100,15 +101,11 @@ class Visits:
         return table.bytes[self.partitions]
 
 
-def located(stored: Ints, codes: Ints) -> tuple[Ints, Ints, Ints]:
-    """Which of some different codes are among the stored ones, and from where to where. Both
-    ascend.
-
-    >>> there, low, high = located(np.array([3, 5, 5, 9]), np.array([2, 5, 9, 11]))
-    >>> there.tolist(), low.tolist(), high.tolist()
-    ([1, 2], [1, 3], [3, 4])
-    """
-    low = np.searchsorted(stored, codes, side="left")
+def located(partition: Segment, fences: Ints, codes: Ints) -> tuple[Ints, Ints, Ints]:
+    """Which of some different codes, which ascend, are among those of a partition, and from where
+    to where."""
+    stored = codes_of(partition.rows)
+    low = first_at_least(stored, fences, codes)
     there = np.flatnonzero(stored.take(low, mode="clip") == codes)
     low = low[there]
     high = low + 1
@@ -145,6 +142,7 @@ def _ranges(table: TableShard, codes: Ints) -> Iterator[tuple[Segment, Ints, Int
     for number, low, high in zip(visits.partitions, visits.low, visits.high, strict=True):
         positions = visits.wanted[low:high]
         partition = table.partition(int(number))
-        there, first, last = located(codes_of(partition.rows), codes[positions])
+        fences = table.fences_of(int(number))
+        there, first, last = located(partition, fences, codes[positions])
         yield partition, positions[there], first, last
         del partition

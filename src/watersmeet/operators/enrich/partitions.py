@@ -2,6 +2,7 @@
 
     <base>index.arrow      one row for each partition: what it holds, in order of the codes
     <base>filter           bits, one set for each code of a partition
+    <base>fences           some of the codes of each partition (:mod:`.fences`)
     <base><number>.arrow   a partition: one record batch, uncompressed, to be mapped
 
 Invariant: rows ascend by (code, time) through all partitions. So the rows of a key are together:
@@ -22,6 +23,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from watersmeet.operators.enrich.fences import fences_of
 from watersmeet.rows import ipc
 from watersmeet.rows.columns import Ints, codes_of
 from watersmeet.rows.gathering import Gathering
@@ -36,6 +38,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 INDEX = "index.arrow"
 FILTER = "filter"
+FENCES = "fences"
 #: The ``rows`` of a partition, what they take in ``memory``, and in the file (``bytes``), both in
 #: bytes, and what the ``widest`` row takes; the ``least`` and the ``greatest`` code in it; where
 #: its filter begins, in bytes, and of how many bits it is the power of two.
@@ -56,6 +59,7 @@ class PartitionWriter:
     index: list[dict[str, int]] = field(default_factory=list)
     _gathering: Gathering = field(init=False)
     _filters: list[bytes] = field(default_factory=list)
+    _fences: list[bytes] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         os.makedirs(os.path.dirname(self.base), exist_ok=True)
@@ -76,8 +80,9 @@ class PartitionWriter:
         """Write what is left, then the index."""
         for gathered in self._gathering.rest():
             self._write(gathered)
-        with open(self.base + FILTER, "wb") as file:
-            file.write(b"".join(self._filters))
+        for name, parts in ((FILTER, self._filters), (FENCES, self._fences)):
+            with open(self.base + name, "wb") as file:
+                file.write(b"".join(parts))
         write_file(self.base + INDEX, pa.RecordBatch.from_pylist(self.index, INDEX_SCHEMA))
 
     def total(self, name: str) -> int:
@@ -105,6 +110,7 @@ class PartitionWriter:
             }
         )
         self._filters.append(packed)
+        self._fences.append(fences_of(codes).tobytes())
 
 
 def partition_path(base: str, number: int) -> str:
@@ -113,13 +119,13 @@ def partition_path(base: str, number: int) -> str:
 
 
 def partitions_in(base: str) -> int | None:
-    """Of how many partitions the files are in a folder that is a base; None if it lacks the index
-    or the filter."""
+    """Of how many partitions the files are in a folder that is a base; None if it lacks one of the
+    files that all partitions share."""
     try:
         names = {*os.listdir(base)}
     except FileNotFoundError:  # another error does not say that it is gone
         return None
-    return sum(map(is_partition, names)) if {INDEX, FILTER} <= names else None
+    return sum(map(is_partition, names)) if {INDEX, FILTER, FENCES} <= names else None
 
 
 def is_partition(name: str) -> bool:

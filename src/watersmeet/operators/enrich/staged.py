@@ -41,7 +41,7 @@ from watersmeet.spec.enrich import TableSize
 from watersmeet.state.index import sort_order
 
 #: The format of the files. A change after which old files cannot be read raises it.
-FORMAT = 2
+FORMAT = 3
 _SUMMARY = "table.json"
 _SOURCE = "source.json"
 #: A version that no step has used for this many seconds belongs to a query that has ended.

@@ -30,7 +30,9 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.errors import StagedTableError
+from watersmeet.operators.enrich.fences import fence_count
 from watersmeet.operators.enrich.partitions import (
+    FENCES,
     FILTER,
     INDEX,
     filter_places,
@@ -75,6 +77,7 @@ class Layer:
     filter_at: Ints
     filter_bits: Ints
     filter: np.ndarray
+    fences: Ints
     spent: np.ndarray
 
     @classmethod
@@ -97,7 +100,10 @@ class Layer:
         index = _mapped(base + INDEX)
         columns = {name: index.column(name).to_numpy() for name in index.schema.names}
         spent = np.zeros(len(index))
-        return cls(base=base, written=written, filter=_bits(base), spent=spent, **columns)
+        filter_, fences = _array(base + FILTER, np.uint8), _array(base + FENCES, np.int64)
+        return cls(
+            base=base, written=written, filter=filter_, fences=fences, spent=spent, **columns
+        )
 
     def __len__(self) -> int:
         """The number of partitions."""
@@ -124,6 +130,16 @@ class Layer:
         bits = self.filter[self.filter_at[partitions] + (places >> 3)]
         present: Bools = (bits >> (7 - (places & 7)).astype(np.uint8)) & 1 == 1
         return present
+
+    @cached_property
+    def _fenced(self) -> Ints:
+        """Where the fences of each partition end."""
+        return np.cumsum(fence_count(self.rows))
+
+    def fences_of(self, number: int) -> Ints:
+        """The fences of a partition."""
+        start = self._fenced[number - 1] if number else 0
+        return self.fences[start : self._fenced[number]]
 
     def path(self, number: int) -> str:
         """The file of a partition."""
@@ -237,6 +253,11 @@ class TableShard:
         layer, local = self.locate(number)
         return layer.partition(local, touched)
 
+    def fences_of(self, number: int) -> Ints:
+        """The fences of a partition."""
+        layer, local = self.locate(number)
+        return layer.fences_of(local)
+
 
 def ascending(rows: pa.RecordBatch, *, stable: bool = True) -> pa.RecordBatch:
     """The same rows, in the order of their codes. Those of one code stay as they are if that is
@@ -282,14 +303,13 @@ def _read_all(mapped: mmap.mmap, file: BufferedReader) -> None:
         pass
 
 
-def _bits(base: str) -> np.ndarray:
-    """The filter of a layer, mapped into memory: it has two bytes for each row of a table that
+def _array(path: str, kind: type[np.generic]) -> np.ndarray:
+    """The numbers of a file, mapped into memory: there are some bytes for each row of a table that
     may be large, and the processes of a host share its pages."""
-    path = base + FILTER
     try:
         if not os.path.getsize(path):
-            return np.empty(0, np.uint8)
-        return np.memmap(path, dtype=np.uint8, mode="r").view(np.ndarray)
+            return np.empty(0, kind)
+        return np.memmap(path, dtype=kind, mode="r").view(np.ndarray)
     except (OSError, ValueError) as error:
         raise unreadable(path, error) from error
 
