@@ -92,7 +92,9 @@ class Plan:
             assert isinstance(plan, EquiPlan), f"no checkpoint of {type(plan).__name__}"
             layout = equi.layout_of(plan.spec, plan.policy, plan.predicate, frames)
             fingerprints = [layout.fingerprint]
-        check_checkpoint(Checkpoint(frames[0].sparkSession, checkpoint), fingerprints)
+        written = Checkpoint(frames[0].sparkSession, checkpoint)
+        written.check_readable()
+        check_checkpoint(written, fingerprints)
 
     def dataframe(self) -> DataFrame:
         """The result, as a DataFrame to write, query or aggregate."""
@@ -134,6 +136,7 @@ class Enrichment:
         plan = self.plan
         layout = enriched.layout_of(plan.spec, plan.policy, plan.predicate, self.inputs)
         written = Checkpoint(self.inputs.stream.sparkSession, checkpoint)
+        written.check_readable()
         if plan.policy.in_place:
             check_in_place(written, layout.fingerprint)
         else:

@@ -412,6 +412,11 @@ def test_a_checkpoint_is_relocated_beside_an_operator_with_several_stores(
             wm.relocate(str(checkpoint), str(target), slices=slices)
     with pytest.raises(wm.errors.PlanError, match="is there already"):
         wm.relocate(str(checkpoint), str(tmp_path / "out"), slices=2)
+    with pytest.raises(wm.errors.PlanError, match="target='.*': Spark cannot write"):
+        wm.relocate(str(checkpoint), str(tmp_path / "a place"), slices=2)
+    spaced = shutil.copytree(checkpoint, tmp_path / "a checkpoint")
+    with pytest.raises(wm.errors.StateError, match="Spark cannot read the state"):
+        wm.relocate(str(spaced), str(target), slices=2)
     unfinished = shutil.copytree(checkpoint, tmp_path / "unfinished")
     for file in unfinished.glob(f"commits/*{last_batch(checkpoint)}*"):
         file.unlink()

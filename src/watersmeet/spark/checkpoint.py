@@ -72,6 +72,16 @@ class Checkpoint:
     def files(self) -> Files:
         return Files(self.spark)
 
+    def check_readable(self) -> None:
+        """Refuse a path that Spark's state reader takes for another one: it escapes the path as a
+        URI, and never takes that back."""
+        if self.files.is_escaped(self.folder):
+            raise StateError(
+                f"checkpoint={self.folder!r}: Spark cannot read the state of a checkpoint whose "
+                "path has spaces, or others of the characters that a URI escapes. The query itself "
+                "can use it."
+            )
+
     @cached_property
     def committed(self) -> int | None:
         """The last micro-batch that was finished, if there is one."""
@@ -187,6 +197,11 @@ class Files:
     def resolved(self, name: str) -> str:
         """The full name of a folder."""
         return str(self.path(name).toString())
+
+    def is_escaped(self, name: str) -> bool:
+        """Does a path have characters that are others as a URI?"""
+        address = self.path(name).toUri()
+        return bool(address.getRawPath() != address.getPath())
 
     def exists(self, path: Any) -> bool:
         return bool(path.getFileSystem(self._conf).exists(path))

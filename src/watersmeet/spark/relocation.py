@@ -73,6 +73,12 @@ def relocate(
         raise SessionError("relocate: there is no Spark session. Make one: wm.local_session().")
     _check_version(spark)
     before = Moving(spark, checkpoint)
+    before.check_readable()
+    if before.files.is_escaped(target):
+        raise PlanError(
+            f"target={target!r}: Spark cannot write state to a path that has spaces, or others of "
+            "the characters that a URI escapes. Give another one."
+        )
     if before.files.exists(before.files.path(target)):
         raise PlanError(f"target={target!r} is there already. Give a new place, or remove it.")
     hops = before.hops()
