@@ -41,7 +41,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import watersmeet as wm
 from benchmarks import harness
-from benchmarks.harness import DELAY, ROCKSDB, Report, compare, completed, times_of
+from benchmarks.harness import DELAY, ROCKSDB, Report, Run, compare, completed, times_of
 from benchmarks.workload import Workload
 
 STEADY = 4
@@ -335,40 +335,30 @@ def ranges(spark: SparkSession, report: Report, folder: Path) -> None:
 def inequality(spark: SparkSession, report: Report, folder: Path) -> None:
     workload = AtOnce("inequality", rows=100_000, keys=1)
     files = folder / "inequality"
-    (ours,) = in_one_batch(spark, report, workload, files, {"ours": ring(_PRODUCT)})
+    ours = in_one_batch(spark, report, workload, files, ring(_PRODUCT))
     found = [nested_loops(files, _PRODUCT) for _ in range(5)]
     theirs = statistics.median(ms for ms, _ in found)
-    results = report.runs[-1].results
-    assert found[0][1] == results, f"{found[0][1]:,} results of DuckDB, {results:,} of ours"
+    results = found[0][1]
+    assert results == ours.results, f"{results:,} results of DuckDB, {ours.results:,} of ours"
     harness.console.print(f"  inequality: DuckDB: {theirs:,.0f} ms")
     report.claim(
-        "left * right > p: DuckDB's nested-loop join / ours, time", theirs / ours, at_least=1
+        "left * right > p: DuckDB's nested-loop join / ours, time",
+        theirs / ours.batch_ms,
+        at_least=1,
     )
 
 
 def in_one_batch(
-    spark: SparkSession,
-    report: Report,
-    workload: Workload,
-    folder: Path,
-    ways: dict[str, harness.Build],
-) -> list[float]:
-    """The median milliseconds of a micro-batch that brings all rows, by each way. Other rows than
-    the last way's are soon joined, so the others warm up for it, and are timed more often."""
+    spark: SparkSession, report: Report, workload: Workload, folder: Path, way: harness.Build
+) -> Run:
+    """A micro-batch that brings all rows, timed in the last of many runs."""
     workload.write(folder)
-    times, results = [], set()
-    for number, (name, way) in enumerate(ways.items()):
-        last = number == len(ways) - 1 and number > 0
-        runs = [
-            harness.run(spark, name, (way, ROCKSDB), workload, folder, steady=1)
-            for _ in range(1 if last else 12)
-        ]
-        timed = replace(runs[-1], times=[ms for run in runs[-6:] for ms in run.times])
-        report.runs.append(timed)
-        times.append(timed.batch_ms)
-        results.add(timed.results)
-    assert len(results) == 1, f"different results: {results}"
-    return times
+    runs = [
+        harness.run(spark, "ours", (way, ROCKSDB), workload, folder, steady=1) for _ in range(12)
+    ]
+    timed = replace(runs[-1], times=[ms for run in runs[-6:] for ms in run.times])
+    report.runs.append(timed)
+    return timed
 
 
 def nested_loops(folder: Path, condition: str) -> tuple[float, int]:

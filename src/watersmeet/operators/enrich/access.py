@@ -101,9 +101,8 @@ class DiskPhase:
         with reading if scanned else self._watch:
             partition = copy or self._table.partition(number, touched)
         with self._watch:
-            there, low, high = located(
-                partition, self._table.fences_of(number), asked.codes[asking]
-            )
+            fences = self._table.fences_of(number)
+            there, low, high = located(codes_of(partition.rows), fences, asked.codes[asking])
             keys = asking[there]
             fetches = self._fetches and fetching.takes(partition, low, high)
             if fetches:

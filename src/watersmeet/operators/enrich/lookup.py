@@ -101,10 +101,15 @@ class Visits:
         return table.bytes[self.partitions]
 
 
-def located(partition: Segment, fences: Ints, codes: Ints) -> tuple[Ints, Ints, Ints]:
-    """Which of some different codes, which ascend, are among those of a partition, and from where
-    to where."""
-    stored = codes_of(partition.rows)
+def located(stored: Ints, fences: Ints, codes: Ints) -> tuple[Ints, Ints, Ints]:
+    """Which of some different codes are among the stored ones, which have such fences, and from
+    where to where. Both ascend.
+
+    >>> stored, fences = np.array([3, 5, 5, 9]), np.array([3])
+    >>> there, low, high = located(stored, fences, np.array([2, 5, 9, 11]))
+    >>> there.tolist(), low.tolist(), high.tolist()
+    ([1, 2], [1, 3], [3, 4])
+    """
     low = first_at_least(stored, fences, codes)
     there = np.flatnonzero(stored.take(low, mode="clip") == codes)
     low = low[there]
@@ -143,6 +148,6 @@ def _ranges(table: TableShard, codes: Ints) -> Iterator[tuple[Segment, Ints, Int
         positions = visits.wanted[low:high]
         partition = table.partition(int(number))
         fences = table.fences_of(int(number))
-        there, first, last = located(partition, fences, codes[positions])
+        there, first, last = located(codes_of(partition.rows), fences, codes[positions])
         yield partition, positions[there], first, last
         del partition
