@@ -199,8 +199,9 @@ def run(
     # The last progress of all is a batch without data, which only purges state.
     data = [progress for progress in query.recentProgress if progress.numInputRows]
     assert len(data) == workload.batches, f"{name}: {len(data)} batches"
-    if name == "ours":
-        state_rows = [m for m in wm.metrics(query) if m.rows][-1].state_rows
+    steps = wm.metrics(data[-1])  # of every hop
+    if steps:
+        state_rows = sum(step.state_rows for step in steps)
     else:
         state_rows = sum(op.numRowsTotal for op in data[-1].stateOperators)
     result = Run(
