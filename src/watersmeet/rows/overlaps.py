@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import zip_longest
 from typing import Any
 
@@ -58,6 +59,11 @@ class Rank:
         """Are the two always the same number?"""
         return self.below == other.below and self.expression.meta.eq(other.expression)
 
+    @cached_property
+    def computed(self) -> bytes:
+        """How it is computed, all of it."""
+        return self.number.meta.serialize()
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -88,6 +94,11 @@ class Span:
         """The columns that it is computed from."""
         ranks = [rank for rank in (self.low, self.high) if rank is not None]
         return tuple(dict.fromkeys(name for rank in ranks for name in rank.columns))
+
+    @cached_property
+    def computed(self) -> tuple[bytes | None, ...]:
+        """How both ends are computed."""
+        return tuple(None if rank is None else rank.computed for rank in (self.low, self.high))
 
     def bounds(self, columns: Sequence[pa.Array]) -> Bounds:
         """The intervals of some rows, whose :attr:`columns` these are."""

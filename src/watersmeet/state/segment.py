@@ -101,7 +101,9 @@ class Segment:
 
     def kept(self, name: Hashable, make: Callable[[], Made]) -> Made:
         """What was made of the rows before, under that name, or is made now. It is kept as long as
-        the segment is open."""
+        the segment is open, which may be longer than a step; and equal rows of another stream, or
+        of another query, are the same segment (:mod:`watersmeet.state.part_names`). So the name
+        says all that it depends on, besides the rows."""
         made: dict[Hashable, Made] = self.__dict__.setdefault("made", {})
         if name not in made:
             made[name] = make()

@@ -8,7 +8,8 @@ satisfies all of them. So predicates see only what these let through.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -16,7 +17,7 @@ from watersmeet.operators.ring.layout import RingLayout
 from watersmeet.operators.ring.probing import Probing
 from watersmeet.rows.bounds import Bounds
 from watersmeet.rows.columns import times_of
-from watersmeet.rows.overlaps import Overlap
+from watersmeet.rows.overlaps import Overlap, Span
 from watersmeet.state.lines import Pairs
 from watersmeet.state.overlaps import Prepared, Searching
 from watersmeet.state.runs import Runs
@@ -34,9 +35,10 @@ class Candidates:
         self._stream = stream
         self.overlaps = tuple(overlaps)
         self.count = len(probing)
-        self._overlaps = [layout.conditions.overlaps[number] for number in overlaps]
+        chosen = [layout.conditions.overlaps[number] for number in overlaps]
+        self._spans = [each.span(stream) for each in chosen]
         times = Bounds(*probing.bounds(layout.streams[stream].window))
-        spans = (self._probing_bounds(probing, each) for each in self._overlaps)
+        spans = (self._probing_bounds(probing, each) for each in chosen)
         self._searching = Searching(self.count, [times, *spans])
 
     def pairs(self, stored: Segment, size: int) -> Iterator[Pairs]:
@@ -49,17 +51,26 @@ class Candidates:
         return self._prepared(stored).runs(self._searching, long=long)
 
     def _prepared(self, stored: Segment) -> Prepared:
-        return stored.kept(self.overlaps, lambda: self._prepare(stored.rows))
+        return stored.kept(self._name, lambda: self._prepare(stored.rows))
+
+    @cached_property
+    def _name(self) -> Hashable:
+        """What prepared rows depend on, besides the rows: other searches, also those of other
+        streams and queries, may have the same segment open."""
+        return tuple((*self._stored(span), *span.computed) for span in self._spans)
 
     def _prepare(self, rows: pa.RecordBatch) -> Prepared:
         times = Bounds.points(times_of(rows))
-        spans = [self._span_bounds(each, self._stream, rows) for each in self._overlaps]
-        return Prepared(len(rows), [times, *spans])
+        return Prepared(len(rows), [times, *(self._bounds(span, rows) for span in self._spans)])
 
     def _probing_bounds(self, probing: Probing, overlap: Overlap) -> Bounds:
         [other] = overlap.streams - {self._stream}
-        return self._span_bounds(overlap, other, probing.sides[other])
+        return self._bounds(overlap.span(other), probing.sides[other])
 
-    def _span_bounds(self, overlap: Overlap, stream: int, rows: pa.RecordBatch) -> Bounds:
-        span, stored = overlap.span(stream), self._layout.streams[stream].rows.stored
-        return span.bounds([rows.column(stored[name]) for name in span.columns])
+    def _bounds(self, span: Span, rows: pa.RecordBatch) -> Bounds:
+        return span.bounds([rows.column(name) for name in self._stored(span)])
+
+    def _stored(self, span: Span) -> list[str]:
+        """The names that the columns have in stored rows that a span is computed from."""
+        stored = self._layout.streams[span.stream].rows.stored
+        return [stored[name] for name in span.columns]
