@@ -219,6 +219,8 @@ VALUES |= {
 COMPARED = {
     "cast(a.f - b.f as double) < 1.5D": False,
     "a.f - b.f >= 1e39D": False,
+    "cast(a.c - b.c as float) >= 100000000D": False,
+    "cast(cast(a.c - b.c as float) as double) - b.d >= 100000000D": False,
     "a.i < b.i": True,
     "a.i >= b.l": True,
     "a.h <= b.h": True,

@@ -49,8 +49,8 @@ class _NoSumError(Exception):
 
 @dataclass(frozen=True)
 class _Part:
-    """A part of a sum: a value as a double, of one stream or of none, and its sign. Was it a
-    float?"""
+    """A part of a sum: a value as a double, of one stream or of none, and its sign. Was it a float,
+    or a sum in which it is?"""
 
     sign: int
     text: str
@@ -153,31 +153,32 @@ def _total(parts: Sequence[_Part], rounding: float, limit: float, *, low: bool) 
     return _rank_of(text.removeprefix(" + ").strip(), columns, "sum", rank)
 
 
-def _parts(t: Translation, given: Any, sign: int) -> Iterator[_Part]:
-    """The parts of a sum."""
+def _parts(t: Translation, given: Any, sign: int, was_float: bool = False) -> Iterator[_Part]:
+    """The parts of a sum, which ``was_float``, or is."""
     node = t.meant(given)
+    was_float = was_float or isinstance(type_of(node), T.FloatType)
     if len(_streams(t, node)) < 2:
-        yield _part(t, node, sign, _double)
+        yield _part(t, node, sign, _double, was_float)
         return
     children, name = elements(node.children()), node.nodeName()
     if name in _DIFFERENCES:
         for child, its_sign in zip(children, (sign, -sign), strict=True):
-            yield _part(t, t.meant(child), its_sign, _DIFFERENCES[name])
+            yield _part(t, t.meant(child), its_sign, _DIFFERENCES[name], was_float)
         return
     signs = _SIGNS.get(name)
     if signs is None or not all(_keeps_value(child, node) for child in children):
         raise _NoSumError
     for child, its_sign in zip(children, signs, strict=True):
-        yield from _parts(t, child, sign * its_sign)
+        yield from _parts(t, child, sign * its_sign, was_float)
 
 
-def _part(t: Translation, node: Any, sign: int, convert: _Conversion) -> _Part:
+def _part(t: Translation, node: Any, sign: int, convert: _Conversion, was_float: bool) -> _Part:
     t.inputs = {}
     value = convert(t, node)
     columns = tuple(t.inputs)
     if len({stream for stream, _ in columns}) > 1:
         raise _NoSumError
-    return _Part(sign, t.text(node), columns, value, isinstance(type_of(node), T.FloatType))
+    return _Part(sign, t.text(node), columns, value, was_float)
 
 
 def _keeps_value(child: Any, node: Any) -> bool:
