@@ -70,6 +70,26 @@ def test_a_delay_of_a_part_of_a_millisecond_is_rounded_up(tmp_path: Path) -> Non
     assert join.counters.streams[0].late == 0, "it is within its delay"
 
 
+def test_a_restart_as_a_join_of_another_type_with_other_operators_is_refused(
+    tmp_path: Path,
+) -> None:
+    stream = LocalStream(SCHEMA, time="t", delay="0 seconds")
+    always = wm.predicate(lambda a, b: pc.is_valid(a["k"]), "a", "b")
+
+    def joined(how: str, restart: LocalJoin | None = None) -> LocalJoin:
+        return LocalJoin(
+            {"a": stream, "b": stream},
+            where=always,
+            within="1 second",
+            how=how,
+            folder=str(tmp_path),
+            restart=restart,
+        )
+
+    with pytest.raises(StateError, match="had 1 of the operators that store rows, this one has 2"):
+        joined("left", restart=joined("inner"))
+
+
 def test_a_condition_that_needs_columns_that_are_not_stored_is_refused_at_a_restart(
     tmp_path: Path,
 ) -> None:

@@ -42,6 +42,7 @@ from watersmeet.cost.engine import Weights
 from watersmeet.errors import (
     PredicateError,
     PunctuationError,
+    StateError,
     StreamNameError,
     did_you_mean,
 )
@@ -303,6 +304,11 @@ class LocalJoin:
         schemas = [canonical_schema(stream.schema) for stream in streams.values()]
         output = pa.schema([(c.name, _output_type(c, schemas)) for c in self.spec.output])
         hops, self._layouts = _hops(self.plan, schemas, output)
+        if restart is not None and len(restart.runs) != len(hops):
+            raise StateError(
+                f"restart: the join before had {len(restart.runs)} of the operators that store "
+                f"rows, this one has {len(hops)}. So it has other streams, or another type."
+            )
         self.runs: list[LocalRun] = []
         for number, (operator, inputs) in reversed(list(enumerate(hops))):
             run = LocalRun(

@@ -65,6 +65,10 @@ def test_comparisons_that_share_a_value_are_put_together_first() -> None:
     ]
 
 
+def test_two_points_are_shown_as_equal() -> None:
+    assert texts(at_most("a.x", "b.y"), at_most("b.y", "a.x")) == ["a.x = b.y"]
+
+
 def test_numbers_of_different_kinds_are_not_put_together() -> None:
     days = Comparison(rank("b.day", "date"), rank("a.day", "date"), exact=True)
     assert len(texts(at_most("a.x", "b.y"), days)) == 2

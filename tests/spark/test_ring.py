@@ -414,6 +414,8 @@ def test_a_checkpoint_is_relocated_beside_an_operator_with_several_stores(
         wm.relocate(str(checkpoint), str(tmp_path / "out"), slices=2)
     with pytest.raises(wm.errors.PlanError, match="target='.*': Spark cannot write"):
         wm.relocate(str(checkpoint), str(tmp_path / "a place"), slices=2)
+    with pytest.raises(wm.errors.StateError, match="there is no such folder"):
+        wm.relocate(str(tmp_path / "nowhere"), str(target), slices=2)
     spaced = shutil.copytree(checkpoint, tmp_path / "a checkpoint")
     with pytest.raises(wm.errors.StateError, match="Spark cannot read the state"):
         wm.relocate(str(spaced), str(target), slices=2)

@@ -95,6 +95,12 @@ class Span:
         ranks = [rank for rank in (self.low, self.high) if rank is not None]
         return tuple(dict.fromkeys(name for rank in ranks for name in rank.columns))
 
+    @property
+    def point(self) -> str | None:
+        """Of what the interval is computed, for people to read, if it is always a point."""
+        low, high = self.low, self.high
+        return low.text if low is not None and high is not None and low.is_the(high) else None
+
     @cached_property
     def computed(self) -> tuple[bytes | None, ...]:
         """How both ends are computed."""
@@ -105,7 +111,7 @@ class Span:
         names = [input_name(self.stream, name) for name in self.columns]
         table = pa.Table.from_arrays(list(columns), names)
         frame = pl.DataFrame(pl.from_arrow(table, rechunk=False))
-        if self.low is not None and self.high is not None and self.low.is_the(self.high):
+        if self.point is not None:
             return Bounds.points(*_numbers(frame, self.low))
         low, has_low = _numbers(frame, self.low)
         high, has_high = _numbers(frame, self.high)
@@ -140,6 +146,9 @@ class Overlap:
     @property
     def text(self) -> str:
         """The overlap, for people to read."""
+        points = [span.point for span in (self.first, self.second)]
+        if None not in points:
+            return " = ".join(map(str, points))
         ends = ((self.first.low, self.second.high), (self.second.low, self.first.high))
         return " and ".join(
             f"{low.text} {'<' if high.below else '<='} {high.text}"

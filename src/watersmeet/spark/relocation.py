@@ -117,7 +117,9 @@ class Moving(Checkpoint):
     def batch(self) -> int:
         """The last micro-batch, which must be complete."""
         if self.committed is None:
-            raise StateError(f"checkpoint={self.folder!r}: no micro-batch of a query is in it.")
+            there = self.files.exists(self.files.path(self.folder))
+            what = "no micro-batch of a query is in it" if there else "there is no such folder"
+            raise StateError(f"checkpoint={self.folder!r}: {what}.")
         if self.begun != self.committed:
             raise StateError(
                 f"checkpoint={self.folder!r}: the last micro-batch was not finished. Start the "
