@@ -514,23 +514,28 @@ def test_another_enrichment_and_a_join_follow_in_the_same_query(
         )
         return small(planned, at_once=-1.0, cache=0).dataframe()
 
-    # when they are joined with the sales,
+    # when they are written as they are, and joined with the sales,
     once = enriched(stream, as_table(spark, tmp_path / "products", master))
     named = wm.stream(once, "named", time="seen")
     twice = enriched(named, as_table(spark, tmp_path / "kinds", kinds))
+    alone = start(twice)
     both = [wm.stream(twice, "rows", time="seen"), sales]
-    query = start(wm.join(both, on="product", within="30 seconds"))
+    with pytest.warns(match="max_wait has no effect .* several watermarks"):
+        query = start(wm.join(both, on="product", within="30 seconds"))
     found = result(spark, query)
-    # then rows have waited, and none was late for what follows.
-    assert sum(getattr(step, "waited", 0) for step in wm.metrics(query)) > 0
-    assert sum(step.late for step in wm.metrics(query)) == 0
+    # then they wait for both tables, if theirs is the only watermark; and are never late.
+    waited = [sum(getattr(s, "waited", 0) for s in wm.metrics(each)) for each in (alone, query)]
+    assert waited[0] > 0
+    assert waited[1] == 0
+    assert sum(step.late for each in (alone, query) for step in wm.metrics(each)) == 0
     of_kinds = {
         "named": Stream(expected(batches, master, "left"), ["product"]),
         "kinds": Stream(kinds, ["product"]),
     }
-    window = 30 * SECOND
+    window, rich = 30 * SECOND, sql_join(of_kinds, how="left")
+    assert_same_rows(result(spark, alone), rich)
     joined = {
-        "rows": Stream(sql_join(of_kinds, how="left"), ["product"], "seen", window),
+        "rows": Stream(rich, ["product"], "seen", window),
         "sales": Stream(pa.concat_tables(sold), ["product"], "sold", window),
     }
     assert found.num_rows > 100

@@ -32,6 +32,7 @@ from watersmeet.spark.python import on_this_machine
 from watersmeet.spark.query import Hop, Source, run, unique_name
 from watersmeet.spark.refreshing import Refresher, check_columns
 from watersmeet.spark.result import arrow_schemas, result_schema
+from watersmeet.spark.shards import Told
 from watersmeet.spark.staging import Staging
 from watersmeet.spark.table_identity import relisted
 from watersmeet.spec.enrich import EnrichPolicy, EnrichSpec, TableSize
@@ -72,8 +73,9 @@ def build(
     rows, operator = layout.inputs[STREAM].rows, Enrich(layout, staged, versions)
     schema = result_schema(spec, [inputs.stream, inputs.table])
 
-    def resized(shards: int, _: int) -> Enrich:
-        return Enrich(layout.on(shards), staged, versions)
+    def adapted(told: Told) -> Enrich:
+        there = layout.on(told.shards)
+        return Enrich(there.without_wait() if told.several else there, staged, versions)
 
     if policy.in_place:
         given = _with_watermark(encoded(inputs.stream, rows), delay)
@@ -84,7 +86,7 @@ def build(
             [
                 Hop(
                     operator,
-                    resized=resized,
+                    adapted=adapted,
                     fingerprint=layout.fingerprint,
                     waits=spec.max_wait is not None and policy.wakes,
                 )

@@ -15,6 +15,7 @@ from watersmeet.rows.route import ByKey
 from watersmeet.spark.encode import encoded
 from watersmeet.spark.query import Hop, Source, run
 from watersmeet.spark.result import arrow_schemas, delay_to_set, result_schema, with_event_time
+from watersmeet.spark.shards import Told
 from watersmeet.spec.equi import EquiSpec
 from watersmeet.spec.policy import EquiPolicy
 
@@ -37,7 +38,7 @@ def build(
         [
             Hop(
                 EquiJoin(layout),
-                resized=partial(_resized, layout),
+                adapted=partial(_adapted, layout),
                 fingerprint=layout.fingerprint,
             )
         ],
@@ -59,6 +60,6 @@ def layout_of(
     return lay_out(spec, policy, predicate, schemas=schemas, output=output)
 
 
-def _resized(layout: EquiLayout, shards: int, _: int) -> EquiJoin:
+def _adapted(layout: EquiLayout, told: Told) -> EquiJoin:
     """The join, where that many shards share its budget."""
-    return EquiJoin(layout.on(shards))
+    return EquiJoin(layout.on(told.shards))

@@ -25,7 +25,7 @@ from watersmeet.spark.counters import report
 from watersmeet.spark.exits import Exit, with_last_report
 from watersmeet.spark.frames import to_frame
 from watersmeet.spark.python import Travelling, briefly
-from watersmeet.spark.shards import ids_in_task, reach_in_task
+from watersmeet.spark.shards import Told, ids_in_task, reach_in_task, several_in_task
 from watersmeet.spark.store import SparkStore, declared
 from watersmeet.spark.worker import acknowledge, promptly, settle
 from watersmeet.state.cache import SegmentCache
@@ -33,16 +33,16 @@ from watersmeet.state.cache import SegmentCache
 if TYPE_CHECKING:
     from pyspark.sql.pandas._typing import DataFrameLike
 
-#: From a number of shards, and how many of them must be reached at least, to an operator.
-Resized = Callable[[int, int], Operator]
+#: From what a task learns of its query to the operator.
+Adapted = Callable[[Told], Operator]
 
 #: New rows are handed to the operator in chunks of at most this number of bytes, or of one capsule.
 CHUNK_BYTES = 256 << 20
 
 
 class Processor(Travelling, StatefulProcessor):
-    """Steps an operator. Spark knows its shards by ``ids``. ``resized`` gives the operator for
-    another number of shards, and so many of them to be reached at least, if it depends on that.
+    """Steps an operator. Spark knows its shards by ``ids``. ``adapted`` gives the operator for a
+    query of which a task learns what was not planned, if it depends on that.
     ``streaming`` is false for batch DataFrames: all rows come in one call, and then nothing comes
     any more. ``timers`` says that there is a watermark to wait for, and ``hold`` how far Spark's is
     held back behind the operator's, in milliseconds."""
@@ -56,7 +56,7 @@ class Processor(Travelling, StatefulProcessor):
         cache: SegmentCache,
         ids: tuple[int, ...],
         *,
-        resized: Resized | None = None,
+        adapted: Adapted | None = None,
         streaming: bool,
         timers: bool,
         hold: int = 0,
@@ -65,7 +65,7 @@ class Processor(Travelling, StatefulProcessor):
         self._exit = leave
         self._cache = cache
         self._ids = ids
-        self._resized = resized
+        self._adapted = adapted
         self._streaming = streaming
         self._timers = timers
         self._hold = hold
@@ -74,9 +74,10 @@ class Processor(Travelling, StatefulProcessor):
         # Spark calls it when the first rows are there.
         acknowledge()
         settle()
-        ids, reach = ids_in_task(self._ids), reach_in_task()
-        if self._resized is not None and (ids != self._ids or reach):
-            self._operator = self._resized(len(ids), reach)
+        ids = ids_in_task(self._ids)
+        told = Told(len(ids), reach_in_task(), several_in_task())
+        if self._adapted is not None and told != Told(len(self._ids)):
+            self._operator = self._adapted(told)
         self._exit = self._exit.in_task(self._operator.frame_bytes)
         self._shards = {shard: Shard(number, len(ids)) for number, shard in enumerate(ids)}
         self._handle = handle

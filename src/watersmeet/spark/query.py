@@ -26,7 +26,7 @@ from watersmeet.spark.capsule import CAPSULE, PACK_BYTES, Pack
 from watersmeet.spark.exits import Exit, HandOn, Results
 from watersmeet.spark.metrics import observation_name
 from watersmeet.spark.places import with_places
-from watersmeet.spark.processor import Processor, Resized
+from watersmeet.spark.processor import Adapted, Processor
 from watersmeet.spark.shards import shard_ids
 from watersmeet.spark.start_check import Watched, watch
 from watersmeet.state.cache import SegmentCache
@@ -59,15 +59,16 @@ class Source:
 class Hop:
     """A stateful operator in a chain of them; ``onward`` are the routes, one for each input of
     the next operator, of the rows that it hands on. The last hop has none: it gives results.
-    ``resized`` gives the operator for another number of shards than the planned one: a checkpoint
-    keeps its own; and where an earlier run had more slices, of which so many must be reached. None:
-    the operator does not depend on it. ``fingerprint`` is that of its state; None: a checkpoint is
-    not looked at when a query starts. ``slices``: rows of an operator without a key are dealt to
-    the first so many shards. ``waits``: may rows wait for a micro-batch without data?"""
+    ``adapted`` gives the operator for a query that is not as it was planned: a checkpoint keeps its
+    own number of shards; an earlier run may have had more slices, of which so many must be reached;
+    and there may be several watermarks. None: it depends on none of that. ``fingerprint`` is that
+    of its state; None: a checkpoint is not looked at when a query starts. ``slices``: rows of an
+    operator without a key are dealt to the first so many shards. ``waits``: may rows wait for a
+    micro-batch without data?"""
 
     operator: Operator
     onward: tuple[Route, ...] = ()
-    resized: Resized | None = None
+    adapted: Adapted | None = None
     fingerprint: str | None = None
     slices: int | None = None
     waits: bool = False
@@ -113,7 +114,7 @@ def run(
                 leave,
                 cache,
                 ids,
-                resized=hop.resized,
+                adapted=hop.adapted,
                 streaming=streaming,
                 timers=timers,
                 hold=durations.milliseconds(hold),

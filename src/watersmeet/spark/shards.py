@@ -7,8 +7,8 @@ chosen to be the smallest one for each partition.
 A checkpoint keeps the number of partitions that it was begun with, whatever the session says
 later. Only a task of the query knows it. So a join is planned for the session's number, and the
 tasks go by the query's own. In the same way a task learns over how many shards an earlier run of
-a join without a key had dealt its rows, and whether it runs a micro-batch again that an earlier run
-had begun (:mod:`watersmeet.spark.start_check`).
+a join without a key had dealt its rows, whether it runs a micro-batch again that an earlier run
+had begun, and whether the query has several watermarks (:mod:`watersmeet.spark.start_check`).
 
 The functions here are part of the state's format: a change moves rows away
 from the state they belong to.
@@ -16,6 +16,7 @@ from the state they belong to.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -30,7 +31,20 @@ REACH = "spark.watersmeet.reach"
 #: Where it finds which micro-batch an earlier run had begun, and over how many shards it had dealt
 #: the rows: two numbers, with a colon between.
 AGAIN = "spark.watersmeet.again"
+#: Where it finds whether the query has several watermarks.
+SEVERAL = "spark.watersmeet.several"
 _BATCH = "streaming.sql.batchId"
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a task learns of its query that was not known when that was planned: over how many
+    shards its state is, how many of them new rows must ``reach`` at least, and whether there are
+    ``several`` watermarks."""
+
+    shards: int
+    reach: int = 0
+    several: bool = False
 
 
 def ids_in_task(planned: tuple[int, ...]) -> tuple[int, ...]:
@@ -46,6 +60,12 @@ def reach_in_task() -> int:
     outside of a task, and where it is as it was planned."""
     context = TaskContext.get()
     return int((context and context.getLocalProperty(REACH)) or 0)
+
+
+def several_in_task() -> bool:
+    """Does the query have several watermarks, as far as is known?"""
+    context = TaskContext.get()
+    return context is not None and context.getLocalProperty(SEVERAL) is not None
 
 
 def slices_in_task() -> int | None:

@@ -20,6 +20,10 @@ reached (:mod:`watersmeet.spark.shards`). One number is for all joins of a query
 shards costs time, never a result.
 Where that fails, a shard that is not reached stops the query, with what to do.
 
+Rows of an enrichment may wait where it is certain that Spark runs a micro-batch without data after
+the last one with data: when the watermark has moved. With several watermarks the least one counts,
+and a stream that brings nothing in a run holds it back. So then no row waits: the tasks are told.
+
 A micro-batch that an earlier run had begun, and that is run again, must deal its rows as it did
 then, whatever the query says now: some shards may have taken theirs, and their state may be what
 counts (docs/spark.md). So the note also says from which micro-batch on which number of slices
@@ -47,8 +51,8 @@ from watersmeet.errors import StateError
 from watersmeet.spark.checkpoint import Checkpoint, check
 from watersmeet.spark.cores import cores
 from watersmeet.spark.metrics import name_observed
-from watersmeet.spark.shards import AGAIN, REACH
-from watersmeet.spark.watermarks import BEHIND, behind_join
+from watersmeet.spark.shards import AGAIN, REACH, SEVERAL
+from watersmeet.spark.watermarks import BEHIND, SETS, behind_join
 from watersmeet.state.manifest import FORMAT
 
 #: The note's name in the folder of the checkpoint.
@@ -61,6 +65,11 @@ _LEFT_WAITING = (
     "with trigger(once=True) Spark runs a single micro-batch, and none without data after it: rows "
     "that wait because of max_wait would stay behind. Take trigger(availableNow=True), or leave "
     "out max_wait."
+)
+_NO_WAIT = (
+    "max_wait has no effect in this query: it has several watermarks. A stream that brings nothing "
+    "would hold back the others, so that rows that wait might stay behind. So each row is answered "
+    "in the micro-batch in which it comes."
 )
 #: What stands behind a join's name, if it has several operators.
 _HOP = re.compile(r", hop \d+ of \d+$")
@@ -183,9 +192,13 @@ def compare(spark: SparkSession, execution: Any) -> None:
     operators = operators_in(text)
     if not operators:
         return
-    if any(operator.waits for operator in operators) and execution.trigger().toString() == _ONCE:
-        _end(spark, execution, f"PlanError: {_LEFT_WAITING}")
-        return
+    if any(operator.waits for operator in operators):
+        if execution.trigger().toString() == _ONCE:
+            _end(spark, execution, f"PlanError: {_LEFT_WAITING}")
+            return
+        if text.count(SETS) > 1:
+            execution.sparkSessionForStream().conf().set(SEVERAL, "true")
+            warnings.warn(_NO_WAIT, stacklevel=1)
     # This is the query's own thread: its jobs and stages get the names, and no other's.
     spark._jsc.sc().setLocalProperty(_CALL_SITE, named_in(text))
     checkpoint = Checkpoint(spark, execution.resolvedCheckpointRoot())

@@ -53,6 +53,10 @@ class EnrichLayout:
         output = replace(self.output, limit=policy.piece)
         return replace(self, policy=policy, output=output)
 
+    def without_wait(self) -> EnrichLayout:
+        """The same join, where nothing is sure to wake a shard: no row waits for the table."""
+        return replace(self, delay=None)
+
     @property
     def pairs(self) -> bool:
         """Does each match add a row to the result?"""
