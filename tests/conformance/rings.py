@@ -124,6 +124,20 @@ def _different_by_formula(one: int, other: int) -> tuple[Term, ...]:
     return (replace(term, predicate=replace(term.predicate, formula=formula)),)
 
 
+def _small_alone(stream: int) -> Term:
+    """A condition over one stream, which is asked of its rows, not of pairs."""
+    holds = pl.col(input_name(stream, "n")) < 3
+    return Term(SqlPredicate(f"small {stream}", ((stream, "n"),), holds))
+
+
+def _less_than_small(one: int, other: int) -> tuple[Term, ...]:
+    return (*less_by_rank(one, other), _small_alone(other))
+
+
+def _small_and_different(one: int, other: int) -> tuple[Term, ...]:
+    return (_small_alone(one), *_different_by_formula(one, other))
+
+
 def _far_or_same(one: int, other: int) -> tuple[Term, ...]:
     mine, theirs = (pl.col(input_name(stream, "n")) for stream in (one, other))
     also, too = (pl.col(input_name(stream, "m_n")) for stream in (one, other))
@@ -139,6 +153,8 @@ SEARCHED: dict[str, tuple[str, Callable[[int, int], tuple[Term, ...]]]] = {
     "not more": ("{0}.n <= {1}.n", _not_more),
     "less": ("{0}.n < {1}.n", less_by_rank),
     "near": ("abs({0}.n - {1}.n) <= 1", lambda a, b: (_near_by("n", a, b),)),
+    "less than a small one": ("{0}.n < {1}.n AND {1}.n < 3", _less_than_small),
+    "small and different": ("{0}.n < 3 AND {0}.n <> {1}.n", _small_and_different),
     "different": ("{0}.n <> {1}.n", _different_by_formula),
     "far or same": ("{0}.n - {1}.n > 1 OR {0}.m_n = {1}.m_n", _far_or_same),
     "box": (

@@ -202,6 +202,16 @@ def test_explain_shows_what_is_searched_and_what_is_compared() -> None:
     assert "never waits" not in text
 
 
+def test_explain_shows_which_conditions_are_asked_of_rows_of_one_stream() -> None:
+    few = Term(SqlPredicate("a.n < 3", ((0, "n"),), pl.col("0.n") < 3))
+    with mock.patch.object(Machine, "translate", return_value=(few,)):
+        text = explain(plan(where=["a.n < 3", near("a"), near("a", "b")]))
+    asked, compared = text.index("match nothing, and are not compared"), text.index("compared by")
+    assert asked < text.rindex("a.n < 3") < compared
+    # A function may take long: it is asked of pairs.
+    assert compared < text.rindex("similar(a)")
+
+
 def test_a_condition_that_is_searched_by_and_evaluated_counts_once() -> None:
     def partial(*, exact: bool) -> tuple[float, ...]:
         """What hops add if a search for ``a.n <= b.n`` finds these rows only, or others too."""

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from watersmeet.rows.overlaps import Overlap
-from watersmeet.rows.predicate import Predicate, streams_of
+from watersmeet.rows.predicate import Predicate, SqlPredicate, streams_of
 from watersmeet.rows.terms import Term, searched
 
 
@@ -49,14 +49,26 @@ class Conditions:
                 read.update(overlap.span(stream).columns)
         return read
 
+    def asked_alone(self, stream: int) -> list[tuple[int, SqlPredicate]]:
+        """The predicates that say which rows of a stream can match at all: those in SQL over no
+        other stream. They are asked of rows, not of pairs. (A function may take long, and a row
+        that is searched for may be in no pair.)"""
+        return [
+            (number, predicate)
+            for number, predicate in enumerate(self.predicates)
+            if isinstance(predicate, SqlPredicate) and streams_of(predicate) == {stream}
+        ]
+
     def due(self, met: Collection[int], stream: int) -> tuple[list[int], list[int]]:
         """The predicates to apply, and the overlaps to search by, when rows of some streams meet a
         row of one more: those that compare only these, and were not applied before."""
         before, together = frozenset(met), frozenset((*met, stream))
+        alone = {number for each in together for number, _ in self.asked_alone(each)}
         numbers = [
             number
             for number, streams in enumerate(self.streams)
             if streams <= together and not (len(before) > 1 and streams <= before)
+            if number not in alone
         ]
         count = len(self.predicates)
         return [n for n in numbers if n < count], [n - count for n in numbers if n >= count]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -86,6 +87,11 @@ class SqlPredicate:
     formula: Formula | None = None
     forgets = True
     cost = None
+
+    @cached_property
+    def computed(self) -> bytes:
+        """How it is computed, all of it."""
+        return self.expression.meta.serialize()
 
     def mask(self, columns: Sequence[pa.Array]) -> Bools:
         return self._evaluated(columns, self.expression.fill_null(False))

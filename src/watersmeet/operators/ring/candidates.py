@@ -3,7 +3,8 @@
 Stored rows are searched by all that has an order: by time, because of the windows, and by the
 overlaps of the condition, ranges of prices or boxes for example. Each is a dimension of one search
 (:mod:`watersmeet.state.overlaps`), which looks along the one or two that select most. What it finds
-satisfies all of them. So predicates see only what these let through.
+satisfies all of them. So predicates see only what these let through. Rows that a condition in SQL
+over their stream alone excludes have no time, so to speak, and are not found either.
 """
 
 from __future__ import annotations
@@ -11,13 +12,16 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from functools import cached_property
 
+import numpy as np
 import pyarrow as pa
 
 from watersmeet.operators.ring.layout import RingLayout
 from watersmeet.operators.ring.probing import Probing
 from watersmeet.rows.bounds import Bounds
-from watersmeet.rows.columns import times_of
+from watersmeet.rows.cascade import Measured
+from watersmeet.rows.columns import Bools, times_of
 from watersmeet.rows.overlaps import Overlap, Span
+from watersmeet.rows.predicate import SqlPredicate
 from watersmeet.state.lines import Pairs
 from watersmeet.state.overlaps import Prepared, Searching
 from watersmeet.state.runs import Runs
@@ -26,18 +30,28 @@ from watersmeet.state.segment import Segment
 
 class Candidates:
     """Searches segments of a stream for what may match probing rows: by time, and by the
-    ``overlaps`` of these numbers."""
+    ``overlaps`` of these numbers. What conditions over one stream let through is ``measured``."""
 
     def __init__(
-        self, layout: RingLayout, probing: Probing, stream: int, overlaps: Sequence[int]
+        self,
+        layout: RingLayout,
+        probing: Probing,
+        stream: int,
+        overlaps: Sequence[int],
+        measured: Sequence[Measured],
     ) -> None:
         self._layout = layout
         self._stream = stream
+        self._measured = measured
         self.overlaps = tuple(overlaps)
         self.count = len(probing)
         chosen = [layout.conditions.overlaps[number] for number in overlaps]
         self._spans = [each.span(stream) for each in chosen]
-        times = Bounds(*probing.bounds(layout.streams[stream].window))
+        able = None
+        if len(probing.sides) == 1:  # of partial results, it was asked when their rows met
+            [(of, rows)] = probing.sides.items()
+            able = self._able(of, rows)
+        times = Bounds(*probing.bounds(layout.streams[stream].window), able)
         spans = (self._probing_bounds(probing, each) for each in chosen)
         self._searching = Searching(self.count, [times, *spans])
 
@@ -57,10 +71,15 @@ class Candidates:
     def _name(self) -> Hashable:
         """What prepared rows depend on, besides the rows: other searches, also those of other
         streams and queries, may have the same segment open."""
-        return tuple((*self._stored(span), *span.computed) for span in self._spans)
+        spans = ((*self._stored(span.stream, span.columns), *span.computed) for span in self._spans)
+        alone = (
+            (*self._read(self._stream, predicate), predicate.computed)
+            for _, predicate in self._layout.conditions.asked_alone(self._stream)
+        )
+        return tuple(spans), tuple(alone)
 
     def _prepare(self, rows: pa.RecordBatch) -> Prepared:
-        times = Bounds.points(times_of(rows))
+        times = Bounds.points(times_of(rows), self._able(self._stream, rows))
         return Prepared(len(rows), [times, *(self._bounds(span, rows) for span in self._spans)])
 
     def _probing_bounds(self, probing: Probing, overlap: Overlap) -> Bounds:
@@ -68,9 +87,23 @@ class Candidates:
         return self._bounds(overlap.span(other), probing.sides[other])
 
     def _bounds(self, span: Span, rows: pa.RecordBatch) -> Bounds:
-        return span.bounds([rows.column(name) for name in self._stored(span)])
+        names = self._stored(span.stream, span.columns)
+        return span.bounds([rows.column(name) for name in names])
 
-    def _stored(self, span: Span) -> list[str]:
-        """The names that the columns have in stored rows that a span is computed from."""
-        stored = self._layout.streams[span.stream].rows.stored
-        return [stored[name] for name in span.columns]
+    def _able(self, stream: int, rows: pa.RecordBatch) -> Bools | None:
+        """Which rows of a stream can match at all; None: all."""
+        able: Bools | None = None
+        for number, predicate in self._layout.conditions.asked_alone(stream):
+            holds = predicate.mask([rows.column(name) for name in self._read(stream, predicate)])
+            self._measured[number].add(len(rows), int(np.count_nonzero(holds)), 0.0)
+            able = holds if able is None else able & holds
+        return able
+
+    def _stored(self, stream: int, columns: Sequence[str]) -> list[str]:
+        """The names that columns of a stream have in stored rows."""
+        stored = self._layout.streams[stream].rows.stored
+        return [stored[name] for name in columns]
+
+    def _read(self, stream: int, predicate: SqlPredicate) -> list[str]:
+        """The same, of what a predicate over one stream reads."""
+        return self._stored(stream, [name for _, name in predicate.columns])

@@ -77,7 +77,7 @@ class Probe:
         self._progress.expect(probing, entries)
         fan_out = FanOut(self._layout, probing, self._counters)
         due, overlaps = self._layout.conditions.due(probing.sides, stream)
-        candidates = Candidates(self._layout, probing, stream, overlaps)
+        candidates = Candidates(self._layout, probing, stream, overlaps, self._state.measured)
         bounds = int(earliest.min()), int(latest.max())
         for entry in entries:
             if entry.min_time > bounds[1] or entry.max_time < bounds[0]:

@@ -42,10 +42,20 @@ def branches(plan: RingPlan) -> list[Node]:
 
 def _condition(plan: RingPlan) -> Node:
     spec, overlaps = plan.spec, plan.conditions.overlaps
-    predicates = list(dict.fromkeys(each.text for each in plan.conditions.predicates))
+    alone = dict(pair for n in range(len(spec.streams)) for pair in plan.conditions.asked_alone(n))
+    predicates = list(
+        dict.fromkeys(
+            each.text for n, each in enumerate(plan.conditions.predicates) if n not in alone
+        )
+    )
     terms = [*(f"({text})" for text in spec.conditions), *window_terms(spec)]
     nodes = [Node(term if i == 0 else f"AND {term}") for i, term in enumerate(terms)]
     nodes += in_words(spec)
+    if alone:
+        asked = [Node(predicate.text) for predicate in alone.values()]
+        nodes.append(
+            Node("rows for which these do not hold match nothing, and are not compared", asked)
+        )
     if overlaps:
         by = [Node(overlap.text) for overlap in overlaps]
         nodes.append(Node("stored rows are searched, in each slice, by time and by", by))
