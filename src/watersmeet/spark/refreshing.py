@@ -49,8 +49,8 @@ def check_columns(planned: DataFrame, now: DataFrame, needed: set[str]) -> None:
         wanted, found = field.dataType.simpleString(), types.get(field.name)
         has = "is gone" if found is None else f"is of type {found.simpleString()} now"
         raise StagedTableError(
-            f"the column {field.name!r} {has}; the query was planned with type {wanted}. Start "
-            "it again with the table as it is."
+            f"the column {field.name!r} {has}; the query was planned with type {wanted}. Call "
+            "wm.enrich again with the table as it is, and start the query from what it gives."
         )
 
 
