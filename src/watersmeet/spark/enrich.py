@@ -30,7 +30,7 @@ from watersmeet.spark.metrics import observation_name
 from watersmeet.spark.owned import OWNED
 from watersmeet.spark.python import on_this_machine
 from watersmeet.spark.query import Hop, Source, run, unique_name
-from watersmeet.spark.refreshing import Refresher, check_columns
+from watersmeet.spark.refreshing import Refresher, check_columns, check_files
 from watersmeet.spark.result import arrow_schemas, result_schema
 from watersmeet.spark.staging import Staging
 from watersmeet.spark.table_identity import relisted
@@ -145,15 +145,23 @@ def _staged_again(
     staged = versions.current()
     if known.known or staged is None or not staged.intact():
         # Another query may have made a newer version than the files were listed for.
-        staged = staging.stage(relisted(inputs.table), before=staged)
+        table = relisted(inputs.table)
+        known = staging.identity(table)
+        staged = staging.stage(table, known=known, before=staged)
         versions.set(staged.version)
-    first = staged
+    first, bare = staged, known.bare  # a path that is bare from the start has lost no file
 
     def stage_newer(table: DataFrame) -> StagedTable:
+        nonlocal bare
         check_columns(inputs.table, table, {*layout.inputs[TABLE].rows.stored})
-        if not staging.identity(table).known:
-            return staging.stage_unknown(table)
-        return staging.stage(table, before=versions.current())
+        now = staging.identity(table)
+        check_files(bare, now.bare)
+        if now.known:
+            newer = staging.stage(table, known=now, before=versions.current())
+        else:
+            newer = staging.stage_unknown(table)
+        bare = now.bare
+        return newer
 
     def tables() -> list[StagedTable]:
         """A shard that has taken no step yet begins with the first one."""

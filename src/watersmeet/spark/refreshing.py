@@ -54,6 +54,18 @@ def check_columns(planned: DataFrame, now: DataFrame, needed: set[str]) -> None:
         )
 
 
+def check_files(before: frozenset[str], now: frozenset[str]) -> None:
+    """Refuse a table that has ``now`` no file in a path, unless it had none there ``before``. It is
+    gone, or just being overwritten; it is not empty, as Spark writes a file then too."""
+    gone = sorted(now - before)
+    if gone:
+        more = f" and {len(gone) - 1} more" if len(gone) > 1 else ""
+        raise StagedTableError(
+            f"there is no file of the table in {gone[0]}{more}. It is gone, or just being "
+            "overwritten. (A table without rows has a file too, if Spark has written it.)"
+        )
+
+
 def _said(error: Exception) -> str:
     """What an error says, in a line. Of Spark's, the first line may only name a class of Java."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
