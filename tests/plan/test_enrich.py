@@ -54,7 +54,7 @@ def test_columns_are_the_key_then_the_stream_then_the_table() -> None:
             errors.StreamNameError,
             "'x' is not one of the streams views, table. For another name than 'table', give",
         ),
-        ({"as_of": "pric"}, errors.UnknownColumnError, "as_of='pric': .*Did you mean 'price'"),
+        ({"as_of": "pric"}, errors.UnknownColumnError, "as_of='pric': the table .*mean 'price'"),
         ({"as_of": "price"}, errors.TimeColumnError, "as_of='price': 'price' is of type"),
         ({"memory": "much"}, errors.BudgetError, "memory='much' is not a size"),
         ({"max_wait": "soon"}, errors.DurationError, "max_wait='soon'.*like '10 batches'"),

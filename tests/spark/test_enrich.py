@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -596,7 +597,7 @@ def test_a_staged_table_that_is_gone_is_said_and_made_again(
     given = as_table(spark, tmp_path / "products", master)
     enriched = wm.enrich(stream, given, on="product", stage=stage)
     shutil.rmtree(stage)
-    with pytest.raises(StreamingQueryException, match="staged table"):
+    with pytest.raises(StreamingQueryException, match="staged table .*Call wm.enrich again"):
         to_files(enriched, tmp_path)
     planned = wm.plan_enrich(stream, given, on="product", stage=stage)
     to_files(planned.dataframe(), tmp_path)
@@ -656,6 +657,35 @@ def test_a_folder_that_cannot_be_written_to_is_said(spark: SparkSession, tmp_pat
     for folder in ("/shared/x", "file:/shared/x", "file:///shared/x"):
         assert stage_folder(spark, folder) == "/shared/x/watersmeet-tables"
     assert stage_folder(spark, "x") == os.path.join(os.getcwd(), "x", "watersmeet-tables")
+    # A URI has escapes, and a path has none. Spark's own setting has none either way: it makes a
+    # folder of that very name.
+    folders = {"file:///a/my%20dir": "/a/my dir", "/a/my%20dir": "/a/my%20dir"}
+    settings = spark.newSession()
+    for folder, path in (folders | {"~/x": os.path.expanduser("~/x")}).items():
+        assert stage_folder(spark, folder) == f"{path}/watersmeet-tables"
+        settings.conf.set("spark.watersmeet.stage.folder", folder)
+        assert stage_folder(settings, None) == f"{path}/watersmeet-tables"
+    settings.conf.unset("spark.watersmeet.stage.folder")
+    for folder in folders:
+        settings.conf.set("spark.sql.streaming.checkpointLocation", folder)
+        assert stage_folder(settings, None) == "/a/my%20dir/watersmeet-tables"
+
+
+def test_a_file_of_the_table_that_is_gone_when_it_is_staged_is_said(
+    spark: SparkSession, tmp_path: Path, stage: str
+) -> None:
+    stream = as_stream(spark, tmp_path / "views", views(1))
+    given = as_table(spark, tmp_path / "products", products())
+    for file in (tmp_path / "products").iterdir():
+        file.unlink()
+    with pytest.raises(wm.errors.StagedTableError) as caught:
+        wm.enrich(stream, given, on="product", stage=stage)
+    told = str(caught.value)
+    assert told.startswith("the table cannot be read: Encountered error while reading file")
+    assert "does not exist" in told
+    assert "\n" not in told
+    assert isinstance(caught.value.__cause__, Py4JJavaError)
+    assert staged_tables(stage) == []
 
 
 def test_a_stream_and_a_table_in_the_wrong_places_are_told_apart(

@@ -132,7 +132,7 @@ def test_a_table_that_is_gone_is_noticed_in_a_worker_that_knows_it(
     else:
         (Path(local.staged.folder) / gone).unlink()
     # then no row is taken for one without a match.
-    with pytest.raises(StagedTableError, match="Start the query again"):
+    with pytest.raises(StagedTableError, match="Call wm.enrich again, and start the query"):
         list(worker(iter([rows])))
 
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from watersmeet.errors import StagedTableError
 from watersmeet.operators.enrich.staged import StagedTable, Versions
-from watersmeet.spark.refreshing import Refresher
+from watersmeet.spark.refreshing import Refresher, check_files
 
 
 class Reads:
@@ -50,3 +51,14 @@ def test_any_error_is_said_and_the_old_version_stays(
     one.refresh()
     assert one.versions.failure() is None
     assert one.versions.current() == StagedTable(str(tmp_path / "newer"))
+
+
+def test_a_path_that_has_lost_its_files_is_refused() -> None:
+    old, new, more = "file:/old", "file:/new", "file:/more"
+    check_files(frozenset(), frozenset())
+    check_files(frozenset({old}), frozenset({old}))
+    check_files(frozenset({old}), frozenset())
+    with pytest.raises(StagedTableError, match=r"no file of the table in file:/new\. It is gone"):
+        check_files(frozenset({old}), frozenset({new}))
+    with pytest.raises(StagedTableError, match="in file:/more and 1 more"):
+        check_files(frozenset(), frozenset({new, more}))

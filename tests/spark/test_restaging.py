@@ -295,6 +295,25 @@ def test_what_a_table_is_named_after(spark: SparkSession, tmp_path: Path) -> Non
     assert version(relisted(filtered)) != before
 
 
+def test_paths_that_have_no_file_are_known(spark: SparkSession, tmp_path: Path) -> None:
+    # Given a table in two folders, read in a way that is known and in one that is not,
+    one, other = tmp_path / "one", tmp_path / "other"
+    files = [add(folder, "a.parquet", prices(range(3))) for folder in (one, other)]
+    both = spark.read.parquet(str(one), str(other))
+    tables = [both, both.union(both), both.withColumn("product", udf(int, "bigint")("product"))]
+
+    def bare() -> list[frozenset[str]]:
+        return [staging(df, tmp_path).identity(relisted(df)).bare for df in tables]
+
+    assert bare() == [frozenset()] * 3
+    # when one folder has only what Spark writes before a file is complete, and one is gone,
+    files[0].rename(files[0].with_name("_temporary"))
+    assert bare() == [frozenset({f"file:{one}"})] * 3
+    shutil.rmtree(other)
+    # then that is said.
+    assert bare() == [frozenset({f"file:{one}", f"file:{other}"})] * 3
+
+
 #: The columns of a file of prices, as a user may give them, and what is read of it.
 AS_IS = "product bigint, price double"
 PAIRS = {
@@ -444,12 +463,30 @@ def test_a_query_goes_on_with_rows_that_were_added(spark: SparkSession, tmp_path
             views.append(rows_of([(1, at(10 * number), 10 * number)], **schema))
             write(tmp_path / "views", views[-1:], first=number)
             query.processAllAvailable()
+        newer = versions.current()
+        assert newer is not None
+        # and when the folder is gone for a moment, as while it is overwritten,
+        shutil.move(tmp_path / "products", tmp_path / "away")
+        until = time.time() + 60
+        while "no file of the table" not in str(versions.failure()):
+            assert time.time() < until, versions.failure()
+            time.sleep(0.2)
+        for number in range(4, 6):
+            views.append(rows_of([(2, at(10 * number), 10 * number)], **schema))
+            write(tmp_path / "views", views[-1:], first=number)
+            query.processAllAvailable()
+        notes = {note for step in wm.metrics(query) for note in step.notes}
+        assert any("no file of the table" in note for note in notes)
+        assert versions.current() == newer
+        shutil.move(tmp_path / "away", tmp_path / "products")
+        while versions.failure() is not None:
+            assert time.time() < until, versions.failure()
+            time.sleep(0.2)
         found = table(spark.table("restaged"))
     finally:
         query.stop()
     # then the version before is a layer of the new one,
-    newer = versions.current()
-    assert newer is not None
+    assert versions.current() == newer
     assert newer.layers[0] == before
     assert len(newer.layers) == 2
     assert not (Path(before.folder) / "superseded").exists()

@@ -100,7 +100,8 @@ def enrich_spec(
         )
     _check_plain(inputs)
     versioned = _versioned(stream, table, as_of)
-    inputs = with_time(stream), with_time(versioned, argument=f"as_of={as_of!r}")
+    timed = with_time(versioned, argument=f"as_of={as_of!r}", kind="table")
+    inputs = with_time(stream), timed
     how = _enrich_type(how)
     if on is None:
         raise PlanError(

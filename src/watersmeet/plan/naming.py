@@ -33,8 +33,9 @@ _LISTED = 20
 Named = EquiSpec | RingSpec
 
 
-def resolve(stream: StreamSpec, name: str, *, argument: str) -> Column:
-    """The one column of the stream that ``name`` means; ``argument`` is where it was named."""
+def resolve(stream: StreamSpec, name: str, *, argument: str, kind: str = "stream") -> Column:
+    """The one column of the stream that ``name`` means; ``argument`` is where it was named, and
+    ``kind`` what messages call the stream."""
     exact = [column for column in stream.columns if column.name == name]
     found = exact or [column for column in stream.columns if column.name.lower() == name.lower()]
     if len(found) == 1:
@@ -42,11 +43,11 @@ def resolve(stream: StreamSpec, name: str, *, argument: str) -> Column:
     if found:
         spelled = ", ".join(repr(column.name) for column in found)
         raise AmbiguousColumnError(
-            f"{argument}: {name!r} could be any of {len(found)} columns of the stream "
+            f"{argument}: {name!r} could be any of {len(found)} columns of the {kind} "
             f"{stream.name!r}: {spelled}. Rename or drop all but one of them."
         )
     raise UnknownColumnError(
-        f"{argument}: the stream {stream.name!r} has no column {name!r}."
+        f"{argument}: the {kind} {stream.name!r} has no column {name!r}."
         f"{_hint(stream, name)} Its columns are: {listed(stream)}."
     )
 

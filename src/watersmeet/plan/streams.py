@@ -78,9 +78,12 @@ def check_name(name: object) -> None:
         )
 
 
-def with_time(stream: StreamSpec, *, argument: str | None = None) -> StreamSpec:
+def with_time(
+    stream: StreamSpec, *, argument: str | None = None, kind: str = "stream"
+) -> StreamSpec:
     """The stream with its time column's real name, once that column is found to be usable.
-    ``argument`` is what named it, if that was not ``time``."""
+    ``argument`` is what named it, if that was not ``time``, and ``kind`` what messages call the
+    stream."""
     argument = argument or f"time of the stream {stream.name!r}"
     if stream.time is None:
         if stream.delay is not None and not stream.watermarked:
@@ -89,7 +92,7 @@ def with_time(stream: StreamSpec, *, argument: str | None = None) -> StreamSpec:
                 f"which time? Give the time column too: {time_example(stream)}."
             )
         return stream
-    column = resolve(stream, stream.time, argument=argument)
+    column = resolve(stream, stream.time, argument=argument, kind=kind)
     if column.type == "timestamp_ntz":
         raise TimeColumnError(
             f"{argument}: {column.name!r} is of type 'timestamp_ntz', a local time that is no "

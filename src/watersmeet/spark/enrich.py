@@ -10,6 +10,7 @@ import tempfile
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -30,7 +31,7 @@ from watersmeet.spark.metrics import observation_name
 from watersmeet.spark.owned import OWNED
 from watersmeet.spark.python import on_this_machine
 from watersmeet.spark.query import Hop, Source, run, unique_name
-from watersmeet.spark.refreshing import Refresher, check_columns
+from watersmeet.spark.refreshing import Refresher, check_columns, check_files
 from watersmeet.spark.result import arrow_schemas, result_schema
 from watersmeet.spark.shards import Told
 from watersmeet.spark.staging import Staging
@@ -147,15 +148,23 @@ def _staged_again(
     staged = versions.current()
     if known.known or staged is None or not staged.intact():
         # Another query may have made a newer version than the files were listed for.
-        staged = staging.stage(relisted(inputs.table), before=staged)
+        table = relisted(inputs.table)
+        known = staging.identity(table)
+        staged = staging.stage(table, known=known, before=staged)
         versions.set(staged.version)
-    first = staged
+    first, bare = staged, known.bare  # a path that is bare from the start has lost no file
 
     def stage_newer(table: DataFrame) -> StagedTable:
+        nonlocal bare
         check_columns(inputs.table, table, {*layout.inputs[TABLE].rows.stored})
-        if not staging.identity(table).known:
-            return staging.stage_unknown(table)
-        return staging.stage(table, before=versions.current())
+        now = staging.identity(table)
+        check_files(bare, now.bare)
+        if now.known:
+            newer = staging.stage(table, known=now, before=versions.current())
+        else:
+            newer = staging.stage_unknown(table)
+        bare = now.bare
+        return newer
 
     def tables() -> list[StagedTable]:
         """A shard that has taken no step yet begins with the first one."""
@@ -185,23 +194,30 @@ def stage_folder(spark: SparkSession, given: str | None) -> str:
     temporary one."""
     folder = spark.conf.get(STAGE_FOLDER, None) if given is None else given
     if folder is None:
-        checkpoints = spark.conf.get(_CHECKPOINTS, None)
-        if checkpoints is not None and _local_path(checkpoints) is not None:
-            folder = checkpoints
-        elif on_this_machine(spark):
-            folder = tempfile.gettempdir()
-        else:
+        path = _default_folder(spark)
+        if path is None:
             raise PlanError(
                 "stage: missing. On a cluster the table is staged in a folder that every executor "
                 f"reaches: give stage='/a/shared/folder', or set {STAGE_FOLDER}."
             )
-    path = _local_path(folder) if isinstance(folder, str) else None
-    if path is None:
-        raise PlanError(
-            f"stage={folder!r} is not the path of a folder. Give one that every executor reaches "
-            "as a path, like '/mnt/shared/tables'."
-        )
+    else:
+        path = _given_path(folder) if isinstance(folder, str) else None
+        if path is None:
+            raise PlanError(
+                f"stage={folder!r} is not the path of a folder. Give one that every executor "
+                "reaches as a path, like '/mnt/shared/tables'."
+            )
     return os.path.join(path, _TABLES)
+
+
+def _default_folder(spark: SparkSession) -> str | None:
+    """The folder of the session's checkpoints, if it has one; or, on one machine, a temporary
+    one."""
+    checkpoints = spark.conf.get(_CHECKPOINTS, None)
+    path = None if checkpoints is None else _local_path(checkpoints)
+    if path is None and on_this_machine(spark):
+        path = os.path.abspath(tempfile.gettempdir())
+    return path
 
 
 def wakes(spark: SparkSession) -> bool:
@@ -220,12 +236,26 @@ def copies(spark: SparkSession) -> bool:
     return given.lower() == "true"
 
 
-def _local_path(folder: str) -> str | None:
-    """The path of a folder, which may be a URI as Hadoop writes them; None if it is not one of this
-    machine's. Executors may have another working directory, so it is absolute.
+def _given_path(folder: str) -> str | None:
+    """The path of a folder that was given for staged tables, as Python and its users write paths
+    and URIs: in a URI some characters are escaped, and a path may begin at the home folder.
 
-    >>> [_local_path(uri) for uri in ("/a/b", "file:/a/b", "file:///a/b", "s3://a/b", "hdfs:/a")]
-    ['/a/b', '/a/b', '/a/b', None, None]
+    >>> [_given_path(folder) for folder in ("file:///a/my%20dir", "/a/my%20dir")]
+    ['/a/my dir', '/a/my%20dir']
+    >>> _given_path("~/x") == os.path.expanduser("~/x")
+    True
+    """
+    uri = folder.startswith("file:")
+    return _local_path(unquote(folder) if uri else os.path.expanduser(folder))
+
+
+def _local_path(folder: str) -> str | None:
+    """The path of a folder as Spark reads it, which may be a URI but takes every character as it
+    is; None if it is not one of this machine's. Executors may have another working directory, so
+    it is absolute.
+
+    >>> [_local_path(uri) for uri in ("/a/b", "file:/a/b", "file:///a/%20", "s3://a/b", "hdfs:/a")]
+    ['/a/b', '/a/b', '/a/%20', None, None]
     """
     path = re.sub(r"^file:(//)?(?=/)", "", folder)
     return os.path.abspath(path) if path and not _SCHEME.match(path) else None

@@ -49,8 +49,20 @@ def check_columns(planned: DataFrame, now: DataFrame, needed: set[str]) -> None:
         wanted, found = field.dataType.simpleString(), types.get(field.name)
         has = "is gone" if found is None else f"is of type {found.simpleString()} now"
         raise StagedTableError(
-            f"the column {field.name!r} {has}; the query was planned with type {wanted}. Start "
-            "it again with the table as it is."
+            f"the column {field.name!r} {has}; the query was planned with type {wanted}. Call "
+            "wm.enrich again with the table as it is, and start the query from what it gives."
+        )
+
+
+def check_files(before: frozenset[str], now: frozenset[str]) -> None:
+    """Refuse a table that has ``now`` no file in a path, unless it had none there ``before``. It is
+    gone, or just being overwritten; it is not empty, as Spark writes a file then too."""
+    gone = sorted(now - before)
+    if gone:
+        more = f" and {len(gone) - 1} more" if len(gone) > 1 else ""
+        raise StagedTableError(
+            f"there is no file of the table in {gone[0]}{more}. It is gone, or just being "
+            "overwritten. (A table without rows has a file too, if Spark has written it.)"
         )
 
 

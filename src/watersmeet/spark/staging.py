@@ -29,6 +29,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyspark import TaskContext
 from pyspark.errors import PythonException
 from pyspark.sql import DataFrame
@@ -46,6 +47,7 @@ from watersmeet.rows.types import canonical_rows
 from watersmeet.spark.encode import encoded
 from watersmeet.spark.places import with_places, without_places
 from watersmeet.spark.shards import shard_ids
+from watersmeet.spark.sql.analysis import reason
 from watersmeet.spark.table_files import only
 from watersmeet.spark.table_identity import Identity, identity, version_of
 from watersmeet.spark.worker import settle
@@ -141,6 +143,8 @@ class Staging:
             if said is None:
                 raise
             raise StagedTableError(said) from error
+        except Py4JJavaError as error:
+            raise StagedTableError(f"the table cannot be read: {reason(error)}.") from error
         finally:
             shutil.rmtree(hidden, ignore_errors=True)
 

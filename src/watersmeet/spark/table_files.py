@@ -7,12 +7,37 @@ whatever other files there are.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from watersmeet.operators.enrich.source import File
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The ``files`` of a relation, as Spark has listed them, and the ``paths`` of files and folders
+    that it is read from."""
+
+    paths: frozenset[str]
+    files: frozenset[File]
+
+    @property
+    def bare(self) -> frozenset[str]:
+        """The paths with no file at all.
+
+        >>> there = frozenset({File("file:/ads/day=1/a", 1, 0), File("file:/b", 1, 0)})
+        >>> Listing(frozenset({"file:/ads", "file:/b", "file:/ad", "file:/c"}), there).bare == {
+        ...     "file:/ad", "file:/c"
+        ... }
+        True
+        """
+        filled = {path for file in self.files for path in _with_parents(file.path)}
+        return frozenset(path for path in self.paths if path.rstrip("/") not in filled)
+
 
 #: What a plan may have above a relation whose rows it reads one by one.
 _BY_ROW = ("Project", "Filter", "SubqueryAlias")
@@ -35,15 +60,16 @@ def read_as(leaf: Any) -> list[object]:
     """How a relation is read: in which format, from which paths, with which options; and its
     columns, as the plan has them, as files do, and as folders do."""
     relation = leaf.relation()
-    paths = sorted(path.toString() for path in scala(relation.location().rootPaths()))
+    paths = sorted(_paths(relation.location()))
     options = sorted((pair._1(), pair._2()) for pair in scala(relation.options().toSeq()))
     schemas = leaf.schema(), relation.dataSchema(), relation.partitionSchema()
     return [relation.toString(), paths, options, [schema.json() for schema in schemas]]
 
 
-def files_of(leaf: Any) -> frozenset[File]:
-    """The files of a relation, as Spark has listed them."""
-    return _listed(leaf.relation().location())
+def listing_of(leaf: Any) -> Listing:
+    """What a relation is read from, as Spark has listed it."""
+    location = leaf.relation().location()
+    return Listing(frozenset(_paths(location)), _listed(location))
 
 
 def is_by_row(plan: Any) -> bool:
@@ -107,6 +133,15 @@ def _with_first(case_class: Any, first: Any, *further: Any) -> Any:
     """A copy of an object of Scala's that has another first field."""
     fields = [case_class.productElement(i) for i in range(1, case_class.productArity())]
     return case_class.copy(first, *fields, *further)
+
+
+def _paths(location: Any) -> list[str]:
+    return [path.toString() for path in scala(location.rootPaths())]
+
+
+def _with_parents(path: str) -> Iterator[str]:
+    """A path, and the folders above it."""
+    return itertools.accumulate(path.split("/"), "{}/{}".format)
 
 
 def _listed(location: Any) -> frozenset[File]:

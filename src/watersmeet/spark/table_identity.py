@@ -25,11 +25,12 @@ from watersmeet.operators.enrich.staged import FORMAT
 from watersmeet.rows.layout import RowLayout
 from watersmeet.spark.plan_told import Told
 from watersmeet.spark.table_files import (
+    Listing,
     computed,
-    files_of,
     is_by_row,
     is_of_files,
     leaves_of,
+    listing_of,
     read_as,
 )
 
@@ -49,13 +50,14 @@ class Identity:
     be told from another table of the same version that they hold the same? If not, both names are
     its owner's. ``table`` names what is read, as far as its query tells, and which columns of it,
     whoever stages it in how many shards. ``source`` is what its rows are from, if each is from one
-    file."""
+    file. ``bare`` are the paths that it is read from and that have no file."""
 
     series: str
     version: str
     table: str
     known: bool
     source: Source | None = None
+    bare: frozenset[str] = frozenset()
 
 
 def identity(
@@ -65,15 +67,18 @@ def identity(
     columns = FORMAT, layout, df.schema.json()
     made = *columns, shards, partition
     told = _told(df)
-    read = None if told is None else _read_from(df, told)
-    if read is None:
+    listings = [_listing(leaf) for leaf in leaves_of(_analyzed(df))]
+    listed = [listing for listing in listings if listing is not None]
+    bare = frozenset[str]().union(*(listing.bare for listing in listed))
+    text = None if told is None or None in listings else _read_from(df, told)
+    if text is None:
         own = _digest(made, owner)
-        return Identity(own, own, _digest(columns, _seen(df, told) or owner), known=False)
-    text, files = read
-    series = _digest(made, text)
+        table = _digest(columns, _seen(df, told) or owner)
+        return Identity(own, own, table, known=False, bare=bare)
+    series, files = _digest(made, text), [listing.files for listing in listed]
     source = Source(series, files[0]) if is_by_row(_analyzed(df)) else None
     version, table = _version(series, files), _digest(columns, text)
-    return Identity(series, version, table, known=True, source=source)
+    return Identity(series, version, table, known=True, source=source, bare=bare)
 
 
 def version_of(source: Source) -> str:
@@ -111,18 +116,22 @@ def _told(df: DataFrame) -> Told | None:
         return None
 
 
-def _read_from(df: DataFrame, told: Told) -> tuple[str, list[frozenset[File]]] | None:
-    """What a query over files is, as a text, and the files of each relation in it; None if it is
-    not one."""
+def _listing(leaf: Any) -> Listing | None:
+    """What a leaf of a query is read from; None if Spark lists no files of it."""
     try:
-        leaves = leaves_of(_analyzed(df))
-        if not all(map(is_of_files, leaves)):
-            return None
+        return listing_of(leaf) if is_of_files(leaf) else None
+    except Py4JError:
+        return None
+
+
+def _read_from(df: DataFrame, told: Told) -> str | None:
+    """What a query over files is, as a text; None if it may give something else each time."""
+    try:
         computes = told.in_full()
         if computes is None:
             return None
-        text = repr((computes, [*map(read_as, leaves)], _settings(df.sparkSession)))
-        return text, [files_of(leaf) for leaf in leaves]
+        leaves = leaves_of(_analyzed(df))
+        return repr((computes, [*map(read_as, leaves)], _settings(df.sparkSession)))
     except Py4JError:
         return None
 

@@ -317,6 +317,7 @@ def _array(path: str, kind: type[np.generic]) -> np.ndarray:
 def unreadable(path: str, what: object) -> StagedTableError:
     """What is said of a file of a staged table that is not there, or not as it was."""
     return StagedTableError(
-        f"the staged table cannot be read: {path}: {what}. Start the query again: it stages the "
-        "table anew if its files are not there. Nothing is lost."
+        f"the staged table cannot be read: {path}: {what}. Call wm.enrich again, and start the "
+        "query from what it gives: that stages the table anew if its files are not there. Nothing "
+        "is lost."
     )
