@@ -2,6 +2,7 @@
 
 The files, from the bottom up:
 
+    checked       files that end with their checksum
     partitions    the rows of a table, sorted by key code, in files: written
     table         ... and read: which partitions may hold a key, and their rows
     layout        what the operator knows of the join

@@ -29,18 +29,20 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.errors import StagedTableError
+from watersmeet.operators.enrich.checked import check, damaged, unreadable
 from watersmeet.operators.enrich.fences import fence_count
 from watersmeet.operators.enrich.partitions import (
     FENCES,
     FILTER,
     INDEX,
+    SHARED,
+    bytes_in,
     filter_places,
     partition_path,
-    partitions_in,
 )
 from watersmeet.rows.columns import Bools, Ints, codes_of
 from watersmeet.rows.shard import Shard, numbers_of
+from watersmeet.state.cache.checksum import CHECKSUM_BYTES
 from watersmeet.state.segment import Segment
 
 #: A process keeps the indexes of this many layers, those that it has opened last: more than a table
@@ -63,11 +65,12 @@ Touched = Literal["some", "most", "all"]
 @dataclass(frozen=True)
 class Layer:
     """Partitions in the order of their codes. ``spent`` is what this process has spent on seeks in
-    each, in nanoseconds (:mod:`.copies`), and ``written`` when the index was, in nanoseconds since
-    1970."""
+    each, in nanoseconds (:mod:`.copies`), ``written`` when the index was, in nanoseconds since
+    1970, and ``files`` the bytes of all files."""
 
     base: str
     written: int
+    files: int
     rows: Ints
     memory: Ints
     bytes: Ints
@@ -97,12 +100,17 @@ class Layer:
 
     @classmethod
     def _read(cls, base: str, written: int) -> Layer:
-        index = _mapped(base + INDEX)
+        sizes = {name: check(base + name) for name in SHARED}
+        index = _read(base + INDEX, sizes[INDEX])
         columns = {name: index.column(name).to_numpy() for name in index.schema.names}
-        spent = np.zeros(len(index))
-        filter_, fences = _array(base + FILTER, np.uint8), _array(base + FENCES, np.int64)
         return cls(
-            base=base, written=written, filter=filter_, fences=fences, spent=spent, **columns
+            base=base,
+            written=written,
+            files=sum(sizes.values()) + CHECKSUM_BYTES * len(sizes) + int(columns["bytes"].sum()),
+            filter=_array(base + FILTER, np.uint8, sizes[FILTER]),
+            fences=_array(base + FENCES, np.int64, sizes[FENCES]),
+            spent=np.zeros(len(index)),
+            **columns,
         )
 
     def __len__(self) -> int:
@@ -146,14 +154,14 @@ class Layer:
         return partition_path(self.base, number)
 
     def whole(self) -> bool:
-        """Are all of its files there?"""
-        return partitions_in(self.base) == len(self)
+        """Are all of its files there, as long as they were?"""
+        return bytes_in(self.base) == self.files
 
     def partition(self, number: int, touched: Touched = "some") -> Segment:
         """A partition's rows, mapped into memory, in the order of their codes."""
         rows = _mapped(self.path(number), int(self.bytes[number]), touched)
         if len(rows) != self.rows[number]:
-            raise unreadable(self.path(number), f"{len(rows)} rows instead of {self.rows[number]}")
+            raise damaged(self.path(number), f"{len(rows)} rows instead of {self.rows[number]}")
         return Segment(rows, 0, 0).with_widest(int(self.widest[number]))
 
 
@@ -176,7 +184,7 @@ class TableShard:
         return sum(map(len, self.layers))
 
     def whole(self) -> bool:
-        """Are the files of all layers there?"""
+        """Are the files of all layers there, as long as they were?"""
         return all(layer.whole() for layer in self.layers)
 
     @cached_property
@@ -274,7 +282,7 @@ def _mapped(path: str, size: int | None = None, touched: Touched = "some") -> pa
         with open(path, "rb") as file:
             found = os.fstat(file.fileno()).st_size
             if size is not None and found != size:
-                raise unreadable(path, f"{found:,} bytes instead of {size:,}")
+                raise damaged(path, f"{found:,} bytes instead of {size:,}")
             mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
             if touched == "some":
                 mapped.madvise(mmap.MADV_RANDOM)
@@ -284,8 +292,10 @@ def _mapped(path: str, size: int | None = None, touched: Touched = "some") -> pa
             if touched == "all":
                 _read_all(mapped, file)
         return pa.ipc.open_file(pa.BufferReader(pa.py_buffer(mapped))).get_batch(0)
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise unreadable(path, error) from error
+    except ValueError as error:
+        raise damaged(path, error) from error
 
 
 def _read_all(mapped: mmap.mmap, file: BufferedReader) -> None:
@@ -303,20 +313,21 @@ def _read_all(mapped: mmap.mmap, file: BufferedReader) -> None:
         pass
 
 
-def _array(path: str, kind: type[np.generic]) -> np.ndarray:
-    """The numbers of a file, mapped into memory: there are some bytes for each row of a table that
-    may be large, and the processes of a host share its pages."""
+def _read(path: str, size: int) -> pa.RecordBatch:
+    """The only record batch in that much of a file."""
     try:
-        if not os.path.getsize(path):
-            return np.empty(0, kind)
-        return np.memmap(path, dtype=kind, mode="r").view(np.ndarray)
+        with open(path, "rb") as file:
+            return pa.ipc.open_file(file.read(size)).get_batch(0)
     except (OSError, ValueError) as error:
         raise unreadable(path, error) from error
 
 
-def unreadable(path: str, what: object) -> StagedTableError:
-    """What is said of a file of a staged table that is not there, or not as it was."""
-    return StagedTableError(
-        f"the staged table cannot be read: {path}: {what}. Start the query again: it stages the "
-        "table anew if its files are not there. Nothing is lost."
-    )
+def _array(path: str, kind: type[np.generic], size: int) -> np.ndarray:
+    """The numbers in that much of a file, mapped into memory: there are some bytes for each row of
+    a table that may be large, and the processes of a host share its pages."""
+    try:
+        with open(path, "rb") as file:
+            mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+        return np.frombuffer(mapped, kind, size // np.dtype(kind).itemsize)
+    except (OSError, ValueError) as error:
+        raise unreadable(path, error) from error
