@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import mmap
+import time
 from pathlib import Path
 
 import numpy as np
@@ -174,6 +175,31 @@ def test_a_table_that_is_not_complete_has_no_size(tmp_path: Path) -> None:
     assert staged.size() is None
     (tmp_path / "table.json").unlink()
     assert StagedTable(str(tmp_path)).size() is None
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs Linux")
+def test_an_index_that_is_not_opened_any_more_is_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given two tables that were opened, of which one is opened again and again,
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    kept = written(tmp_path / "kept", [*range(1000)], partition=2000)
+    written(tmp_path / "gone", [*range(1000)], partition=2000)
+
+    def mapped() -> set[str]:
+        maps = Path("/proc/self/maps").read_text()
+        return {name for name in ("kept", "gone") if f"{tmp_path}/{name}/filter" in maps}
+
+    for _ in range(2):
+        assert mapped() == {"kept", "gone"}
+        now += 40
+        assert Layer.open(f"{tmp_path}/kept/") is kept
+    # when the other one was not opened for a minute, then it is not mapped any more,
+    assert mapped() == {"kept"}
+    # and is read again if it is wanted after all.
+    assert len(Layer.open(f"{tmp_path}/gone/")) > 1
+    assert mapped() == {"kept", "gone"}
 
 
 @pytest.mark.parametrize("mishap", ["gone", "cut", "another"])

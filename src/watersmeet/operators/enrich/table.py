@@ -19,6 +19,7 @@ import hashlib
 import mmap
 import os
 import sys
+import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -45,10 +46,12 @@ from watersmeet.rows.shard import Shard, numbers_of
 from watersmeet.state.cache.checksum import CHECKSUM_BYTES
 from watersmeet.state.segment import Segment
 
-#: A process keeps the indexes of this many layers, those that it has opened last: more than a table
-#: has in all of its shards.
-_KEPT = 2048
-_INDEXES: OrderedDict[tuple[str, int], Layer] = OrderedDict()
+#: A process keeps the index of a layer until it has not opened it for so many seconds. A query
+#: opens its layers in each micro-batch, so few are read again. Those of superseded versions are not
+#: opened any more: while they are kept they take memory, and also disk, though they are deleted.
+_KEPT_SECONDS = 60
+#: ... with the time when it was opened last; that one is at the end.
+_INDEXES: OrderedDict[tuple[str, int], tuple[Layer, float]] = OrderedDict()
 
 #: Where a file cannot be read by mapping it, a scan reads this many bytes at a time.
 _READ_BYTES = 1 << 20
@@ -90,13 +93,13 @@ class Layer:
             written = os.stat(base + INDEX).st_mtime_ns
         except OSError as error:
             raise unreadable(base + INDEX, error) from error
-        kept = _INDEXES.pop((base, written), None)
-        if kept is None:
-            kept = cls._read(base, written)
-        _INDEXES[base, written] = kept
-        if len(_INDEXES) > _KEPT:
+        kept, _ = _INDEXES.pop((base, written), (None, None))
+        layer = cls._read(base, written) if kept is None else kept  # one without rows is false
+        now = time.monotonic()
+        _INDEXES[base, written] = layer, now
+        while now - next(iter(_INDEXES.values()))[1] > _KEPT_SECONDS:
             _INDEXES.popitem(last=False)
-        return kept
+        return layer
 
     @classmethod
     def _read(cls, base: str, written: int) -> Layer:
