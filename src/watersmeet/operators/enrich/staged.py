@@ -152,10 +152,11 @@ class StagedTable:
         """The folders that it needs: its own, and those of its layers."""
         return {self, *self.layers}
 
-    def shard(self, shard: Shard) -> TableShard:
+    def shard(self, shard: Shard, room: int | None = None) -> TableShard:
         """The rows of one shard of the stream. If the table was staged for another number of
         shards, they may be in several of its own; these may then have other rows too, which no row
-        of this shard asks for."""
+        of this shard asks for. Filters and fences stay in memory if there is ``room`` for so many
+        bytes."""
         size = self.size()
         if size is None:
             # Without it nobody knows which shards have a key: it would seem to be in none.
@@ -165,7 +166,7 @@ class StagedTable:
         common = math.gcd(staged, shard.count)
         shards = [Shard(number, staged) for number in range(shard.number % common, staged, common)]
         bases = [shard_base(layer.folder, part.number) for layer in self.layers for part in shards]
-        return TableShard.open(bases, shards * len(self.layers))
+        return TableShard.open(bases, shards * len(self.layers), room)
 
     def serves(self, shard: Shard) -> bool:
         """Is every file there, as long as it was, that a shard of the stream reads?"""

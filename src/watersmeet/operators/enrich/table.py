@@ -23,7 +23,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from io import BufferedReader
 from typing import Literal
 
@@ -32,6 +32,7 @@ import pyarrow as pa
 
 from watersmeet.operators.enrich.checked import check, damaged, unreadable
 from watersmeet.operators.enrich.fences import fence_count
+from watersmeet.operators.enrich.mapped import Mapped
 from watersmeet.operators.enrich.partitions import (
     FENCES,
     FILTER,
@@ -43,6 +44,7 @@ from watersmeet.operators.enrich.partitions import (
 )
 from watersmeet.rows.columns import Bools, Ints, codes_of
 from watersmeet.rows.shard import Shard, numbers_of
+from watersmeet.rows.widths import runs
 from watersmeet.state.cache.checksum import CHECKSUM_BYTES
 from watersmeet.state.segment import Segment
 
@@ -82,8 +84,8 @@ class Layer:
     greatest: Ints
     filter_at: Ints
     filter_bits: Ints
-    filter: np.ndarray
-    fences: Ints
+    filter: Mapped
+    fences: Mapped
     spent: np.ndarray
 
     @classmethod
@@ -110,8 +112,8 @@ class Layer:
             base=base,
             written=written,
             files=sum(sizes.values()) + CHECKSUM_BYTES * len(sizes) + int(columns["bytes"].sum()),
-            filter=_array(base + FILTER, np.uint8, sizes[FILTER]),
-            fences=_array(base + FENCES, np.int64, sizes[FENCES]),
+            filter=Mapped.open(base + FILTER, np.uint8, sizes[FILTER]),
+            fences=Mapped.open(base + FENCES, np.int64, sizes[FENCES]),
             spent=np.zeros(len(index)),
             **columns,
         )
@@ -126,20 +128,39 @@ class Layer:
         same path before: these may have had the same rows in other partitions."""
         return hashlib.sha256(f"{self.base} {self.written}".encode()).hexdigest()[:32]
 
-    def homes(self, codes: Ints) -> tuple[Ints, Ints]:
+    @property
+    def shared(self) -> int:
+        """The bytes of its filters and fences."""
+        return self.filter.numbers.nbytes + self.fences.numbers.nbytes
+
+    def homes(self, codes: Ints, at_a_time: int | None = None) -> tuple[Ints, Ints]:
         """The partitions that may hold each code: from the first to before the last. They are
-        none if the bounds or the filter exclude it."""
+        none if the bounds or the filter exclude it. With ``at_a_time``, no more bytes of filters
+        are in memory at a time, unless that of one partition takes more, and none afterwards."""
         first = np.searchsorted(self.greatest, codes, side="left")
         last = np.searchsorted(self.least, codes, side="right")
         within = np.flatnonzero(first < last)
-        absent = within[~self._in_filter(codes[within], first[within])]
+        asked = self._in_filter if at_a_time is None else partial(self._in_pieces, at_a_time)
+        absent = within[~asked(codes[within], first[within])]
         last[absent] = first[absent]
         return first, np.maximum(first, last)
 
     def _in_filter(self, codes: Ints, partitions: Ints) -> Bools:
         places = filter_places(codes, self.filter_bits[partitions].astype(np.uint64))
-        bits = self.filter[self.filter_at[partitions] + (places >> 3)]
+        bits = self.filter.numbers[self.filter_at[partitions] + (places >> 3)]
         present: Bools = (bits >> (7 - (places & 7)).astype(np.uint8)) & 1 == 1
+        return present
+
+    def _in_pieces(self, at_a_time: int, codes: Ints, partitions: Ints) -> Bools:
+        """The same, of some partitions after the other: their filters are one behind the other."""
+        sizes = np.diff(self.filter_at, append=len(self.filter.numbers))
+        stops = [run.stop for run in runs(sizes, len(sizes), at_a_time)]
+        order = np.argsort(partitions, kind="stable")
+        present = np.empty(len(codes), dtype=np.bool_)
+        for some in np.split(order, np.searchsorted(partitions[order], stops)):
+            if len(some):
+                present[some] = self._in_filter(codes[some], partitions[some])
+                self.filter.give_back()
         return present
 
     @cached_property
@@ -150,7 +171,7 @@ class Layer:
     def fences_of(self, number: int) -> Ints:
         """The fences of a partition."""
         start = self._fenced[number - 1] if number else 0
-        return self.fences[start : self._fenced[number]]
+        return self.fences.numbers[start : self._fenced[number]]
 
     def path(self, number: int) -> str:
         """The file of a partition."""
@@ -171,16 +192,19 @@ class Layer:
 @dataclass(frozen=True)
 class TableShard:
     """The layers of one shard. ``staged`` says of which shard each layer was staged; a code is
-    asked for in the layers of its own. Without it, in all."""
+    asked for in the layers of its own. Without it, in all. Filters and fences stay in memory if
+    they take no more than ``room`` bytes, over all layers; otherwise they are given back as soon
+    as they have been used. None: they stay in any case."""
 
     layers: tuple[Layer, ...]
     staged: tuple[Shard, ...] = ()
+    room: int | None = None
 
     @classmethod
-    def open(cls, bases: Sequence[str], staged: Sequence[Shard]) -> TableShard:
+    def open(cls, bases: Sequence[str], staged: Sequence[Shard], room: int | None) -> TableShard:
         """The shard of the layers whose files begin so, and which were staged for those."""
         several = len(set(staged)) > 1
-        return cls(tuple(map(Layer.open, bases)), tuple(staged) if several else ())
+        return cls(tuple(map(Layer.open, bases)), tuple(staged) if several else (), room)
 
     def __len__(self) -> int:
         """The number of partitions."""
@@ -206,6 +230,12 @@ class TableShard:
         """What all partitions take in memory."""
         return sum(int(layer.memory.sum()) for layer in self.layers)
 
+    @cached_property
+    def _at_a_time(self) -> int | None:
+        """How many bytes of filters are in memory at a time; None: all of them stay there."""
+        fits = self.room is None or sum(layer.shared for layer in self.layers) <= self.room
+        return None if fits else self.room
+
     @property
     def width(self) -> float:
         """The mean bytes of a row: the paper's v_R."""
@@ -215,10 +245,14 @@ class TableShard:
         """The first partition that may hold each code; -1 if none may."""
         home = np.full(len(codes), -1)
         for start, layer, asked in self.asked(codes):
-            first, last = layer.homes(codes[asked])
+            first, last = self.homes(layer, codes[asked])
             here = (home[asked] < 0) & (first < last)
             home[asked[here]] = start + first[here]
         return home
+
+    def homes(self, layer: Layer, codes: Ints) -> tuple[Ints, Ints]:
+        """The partitions of a layer that may hold each code: from the first to before the last."""
+        return layer.homes(codes, self._at_a_time)
 
     def asked(self, codes: Ints) -> Iterator[tuple[int, Layer, Ints]]:
         """Each layer that may have some of the codes: the number of its first partition, itself,
@@ -267,7 +301,11 @@ class TableShard:
     def fences_of(self, number: int) -> Ints:
         """The fences of a partition."""
         layer, local = self.locate(number)
-        return layer.fences_of(local)
+        fences = layer.fences_of(local)
+        if self._at_a_time is not None:
+            fences = fences.copy()
+            layer.fences.give_back()
+        return fences
 
 
 def ascending(rows: pa.RecordBatch, *, stable: bool = True) -> pa.RecordBatch:
@@ -321,16 +359,5 @@ def _read(path: str, size: int) -> pa.RecordBatch:
     try:
         with open(path, "rb") as file:
             return pa.ipc.open_file(file.read(size)).get_batch(0)
-    except (OSError, ValueError) as error:
-        raise unreadable(path, error) from error
-
-
-def _array(path: str, kind: type[np.generic], size: int) -> np.ndarray:
-    """The numbers in that much of a file, mapped into memory: there are some bytes for each row of
-    a table that may be large, and the processes of a host share its pages."""
-    try:
-        with open(path, "rb") as file:
-            mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
-        return np.frombuffer(mapped, kind, size // np.dtype(kind).itemsize)
     except (OSError, ValueError) as error:
         raise unreadable(path, error) from error
