@@ -108,6 +108,7 @@ def test_memory_is_divided_once() -> None:
     policy = enrich_policy(planned, shards=4, cores=2, wakes=True)
     kept = policy.shards * policy.resident
     assert policy.cache + policy.queue == policy.resident
+    assert 8 * policy.shards * policy.filters == planned.memory
     assert kept == planned.memory // 2
     assert 2 * 20 * policy.piece == planned.memory // 2
     # In place, two processes share the pages of the table, whatever its shards.
@@ -117,6 +118,7 @@ def test_memory_is_divided_once() -> None:
         assert policy.shards == min(shards, 64)
         assert policy.resident == planned.memory // 2
         assert 4 * policy.cache == planned.memory // 2
+        assert 8 * 2 * policy.filters == planned.memory
         assert 2 * (policy.cache + policy.partition + 20 * policy.piece) <= planned.memory
 
 

@@ -101,9 +101,15 @@ def test_only_files_that_were_added_are_staged(spark: SparkSession, tmp_path: Pa
     )
 
 
-@pytest.mark.parametrize("lost", ["1/index.arrow", "0/filter", "0/0.arrow", "1/1.arrow", "1"])
-def test_a_table_of_which_a_file_is_gone_is_staged_again(
-    spark: SparkSession, tmp_path: Path, lost: str
+@pytest.mark.parametrize(
+    ("lost", "left"),
+    [
+        *((lost, None) for lost in ("1/index.arrow", "0/filter", "0/0.arrow", "1/1.arrow", "1")),
+        *((cut, 100) for cut in ("1/index.arrow", "0/fences", "1/1.arrow", "table.json")),
+    ],
+)
+def test_a_table_of_which_a_file_is_gone_or_cut_is_staged_again(
+    spark: SparkSession, tmp_path: Path, lost: str, left: int | None
 ) -> None:
     # Given a table in two layers,
     data = tmp_path / "data"
@@ -117,9 +123,12 @@ def test_a_table_of_which_a_file_is_gone_is_staged_again(
     second = tables.stage(df, before=first)
     assert second.intact()
     assert len(second.layers) == 2
-    # when a file of the larger one is deleted,
+    # when a file of the larger one is deleted, or cut,
     gone = Path(first.folder) / lost
-    shutil.rmtree(gone) if gone.is_dir() else gone.unlink()
+    if left is not None:
+        os.truncate(gone, left)
+    else:
+        shutil.rmtree(gone) if gone.is_dir() else gone.unlink()
     assert not first.intact()
     assert not second.intact()
     # then the table is staged anew, and all of its rows are there again,

@@ -5,7 +5,7 @@ Every argument is checked here and nowhere else.
 **Memory.** A quarter of it is for the caches of all shards, a quarter for the rows that wait in
 them; a shard of the table that fits into its part of both is kept in memory as a whole. The rest
 is for the shards that are stepped at the same time: new rows, results, and what is copied into a
-cache, in pieces.
+cache, in pieces. Filters of the table stay in memory only where they take at most an eighth of it.
 
 **In place.** If nothing has to be remembered from one micro-batch to the next, rows are answered
 by the tasks that read them. Then there are no shards of the stream; the memory is divided among as
@@ -44,6 +44,9 @@ from watersmeet.spec.stream import StreamSpec
 
 #: What is handled at a time is this part of what a running shard may use.
 _PIECES, _PIECES_IN_PLACE = 20, 40
+#: Filters and fences of the table take at most this part of what a shard may keep: an eighth of the
+#: whole memory.
+_FILTERS = 4
 #: A partition of the table takes about so many bytes: a larger one takes longer to scan, smaller
 #: ones are more files to open, a third of a millisecond each. It is mapped while it is read, so
 #: it takes at most half of what a running shard may use, and what no waiting rows take.
@@ -218,6 +221,7 @@ def enrich_policy(
         cache=kept // 2,
         queue=kept // 2,
         resident=kept,
+        filters=kept // _FILTERS,
         piece=running // (_PIECES_IN_PLACE if in_place else _PIECES),
         wakes=wakes and spec.timers,
         cores=cores,

@@ -55,7 +55,7 @@ from watersmeet.spec.enrich import TableSize
 
 #: The column with the shard of a row, while it is staged.
 _SHARD = "#shard"
-_WRITTEN = "shard int, folder string, rows long, bytes long, partitions int"
+_WRITTEN = "shard int, folder string, rows long, bytes long, partitions int, files long"
 #: The folders of tables, and of those that are being staged.
 _OURS = re.compile(r"[0-9a-f]{32}|\.[0-9a-f]{32}-[0-9a-f]{8}")
 #: The files that name the current version of a table.
@@ -212,15 +212,17 @@ def _write(df: DataFrame, layout: RowLayout, folder: str, *, shards: int, partit
     for left in glob.glob(os.path.join(glob.escape(folder), "*.*", "")):
         shutil.rmtree(left, ignore_errors=True)  # of attempts of tasks that did not count
     empty = set(range(shards)) - {row.shard for row in written}
+    files = sum(row.files for row in written)
     for number in empty:
-        PartitionWriter(shard_base(folder, number), partition).close()
+        files += PartitionWriter(shard_base(folder, number), partition).close()
     StagedTable(folder).complete(
         TableSize(
             shards,
             rows=sum(row.rows for row in written),
             bytes=sum(row.bytes for row in written),
             partitions=sum(row.partitions for row in written),
-        )
+        ),
+        files=files,
     )
 
 
@@ -326,7 +328,7 @@ class _Write:
 
     def _closed(self, writer: PartitionWriter, shard: int) -> pa.RecordBatch:
         with self._writing():
-            writer.close()
+            files = writer.close()
         return pa.RecordBatch.from_pydict(
             {
                 "shard": pa.array([self.ids.index(shard)], pa.int32()),
@@ -334,6 +336,7 @@ class _Write:
                 "rows": [writer.total("rows")],
                 "bytes": [writer.total("memory")],
                 "partitions": pa.array([len(writer.index)], pa.int32()),
+                "files": [files],
             }
         )
 

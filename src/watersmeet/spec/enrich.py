@@ -113,19 +113,21 @@ class EnrichPolicy:
     them side by side; the ``shards`` are the table's alone, and every process reads all of them.
 
     ``cache`` and ``queue`` are the bytes that a shard's cache may take, and its waiting rows. A
-    shard of the table that takes no more than ``resident`` bytes stays in memory as a whole.
-    ``piece`` is the bytes that are handled at a time. ``wakes``: does a shard with waiting rows
-    take another step when the watermark has moved, even if no rows come? ``partition`` is about
-    the bytes of a partition of the table. ``copies``: does a host keep copies of the partitions
-    that it reads? ``switching`` is the paper's switching factor, by which the cache inequality is
-    made stricter; 1 is best. Reading that takes a shard no longer than ``at_once`` nanoseconds is
-    never put off: with that of the shards that a core steps one after the other, it takes no longer
-    than a micro-batch takes anyway."""
+    shard of the table that takes no more than ``resident`` bytes stays in memory as a whole. Its
+    filters and fences stay there if they take no more than ``filters`` bytes. ``piece`` is the
+    bytes that are handled at a time. ``wakes``: does a shard with waiting rows take another step
+    when the watermark has moved, even if no rows come? ``partition`` is about the bytes of a
+    partition of the table. ``copies``: does a host keep copies of the partitions that it reads?
+    ``switching`` is the paper's switching factor, by which the cache inequality is made stricter; 1
+    is best. Reading that takes a shard no longer than ``at_once`` nanoseconds is never put off:
+    with that of the shards that a core steps one after the other, it takes no longer than a
+    micro-batch takes anyway."""
 
     shards: int
     cache: int
     queue: int
     resident: int
+    filters: int
     piece: int
     wakes: bool
     partition: int
@@ -152,7 +154,7 @@ class EnrichPolicy:
     def on(self, shards: int) -> EnrichPolicy:
         """The same, on another number of shards: they share the query's memory.
 
-        >>> planned = EnrichPolicy(4, 100, 100, 200, 64, True, 1 << 20, cores=2)
+        >>> planned = EnrichPolicy(4, 100, 100, 200, 50, 64, True, 1 << 20, cores=2)
         >>> fewer = planned.on(1)
         >>> fewer.cache, fewer.resident, fewer.piece
         (400, 800, 128)
@@ -167,6 +169,7 @@ class EnrichPolicy:
             cache=self.cache * self.shards // shards,
             queue=self.queue * self.shards // shards,
             resident=self.resident * self.shards // shards,
+            filters=self.filters * self.shards // shards,
             piece=self.piece * before // now,
             at_once=self.at_once * turns[0] / turns[1],
         )

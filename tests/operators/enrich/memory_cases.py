@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from tests.operators.enrich.memory_use import growth, stepped
+from watersmeet.rows.shard import Shard
 from watersmeet.testing import LocalEnrich, LocalStream
 
 MEMORY = "32 MB"
@@ -108,7 +109,22 @@ def backlog(folder: str) -> LocalEnrich:
     return enrich
 
 
-CASES = {"wide": wide, "retried": retried, "renewed": renewed, "backlog": backlog}
+def many(folder: str) -> LocalEnrich:
+    """The table has so many keys that their filters take 24 MB, and any of them is asked for."""
+    count = 10_000_000
+    enrich = started(folder, table(np.arange(count), [""] * count))
+    assert sum(layer.shared for layer in enrich.staged.shard(Shard()).layers) > 24e6
+    step(enrich, [1])
+    dice = np.random.default_rng(1)
+    with growth() as grown:
+        for _ in range(8):
+            step(enrich, dice.integers(0, count, 5000))
+    assert enrich.counters.results == 5000, "each row has a match"
+    print(grown[0], enrich.counters.cached_bytes)
+    return enrich
+
+
+CASES = {"wide": wide, "retried": retried, "renewed": renewed, "backlog": backlog, "many": many}
 
 if __name__ == "__main__":
     # What has been made is kept until here, so that no memory is given back while it is measured.

@@ -57,7 +57,7 @@ def test_a_process_stays_within_the_memory(tmp_path: Path, memory: str, where: l
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux")
 @pytest.mark.parametrize(
     "case",
-    ["wide", "retried", "renewed", "backlog"],
+    ["wide", "retried", "renewed", "backlog", "many"],
 )
 def test_a_hard_case_stays_within_the_memory(tmp_path: Path, case: str) -> None:
     grown, cached = measured("tests.operators.enrich.memory_cases", case, str(tmp_path))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import mmap
+import time
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 
 from watersmeet.errors import StagedTableError
 from watersmeet.operators.enrich.lookup import Visits, master_rows, master_sizes
+from watersmeet.operators.enrich.mapped import Mapped
 from watersmeet.operators.enrich.partitions import PartitionWriter
 from watersmeet.operators.enrich.staged import StagedTable, stage
 from watersmeet.operators.enrich.table import Layer, TableShard
@@ -78,6 +80,42 @@ def test_visits_cover_what_is_wanted_and_count_keys(tmp_path: Path) -> None:
         assert len(present) == len(codes_there) == visits.keys[[*visits.partitions].index(number)]
     assert {code for _, some in looked for code in some} == {3, 7, 100, 150}
     assert sum(100 in some for _, some in looked) > 3
+
+
+@pytest.mark.parametrize("partitions", [1, 3, 100])
+def test_filters_that_take_too_much_are_asked_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partitions: int
+) -> None:
+    # Given two layers, and room for the filters of a few partitions,
+    layers = tuple(
+        written(tmp_path / str(step), [*range(0, 9000, step)], partition=5000) for step in (3, 5)
+    )
+    assert min(map(len, layers)) > 3
+    room = partitions * int(np.diff(layers[0].filter_at).max())
+    whole, pieces = TableShard(layers), TableShard(layers, room=room)
+    asked, given_back, asking = [], [], Layer._in_filter
+
+    def in_filter(layer: Layer, codes: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+        sizes = np.diff(layer.filter_at, append=len(layer.filter.numbers))
+        asked.append(sizes[np.unique(numbers)].sum())
+        return asking(layer, codes, numbers)
+
+    # when codes are looked up, then it is as if there was room for all,
+    codes = np.random.default_rng(1).permutation(np.arange(-10, 9010))
+    expected, visits = whole.home(codes), Visits.of(whole, np.sort(codes))
+    monkeypatch.setattr(Layer, "_in_filter", in_filter)
+    monkeypatch.setattr(Mapped, "give_back", lambda mapped: given_back.append(mapped))
+    assert (pieces.home(codes) == expected).all()
+    found = Visits.of(pieces, np.sort(codes))
+    for name in ("wanted", "partitions", "low", "high"):
+        assert (getattr(found, name) == getattr(visits, name)).all()
+    for number in range(len(whole)):
+        assert (pieces.fences_of(number) == whole.fences_of(number)).all()
+    # but no more filters are in memory at a time than there is room for.
+    assert max(asked) <= room
+    fits = sum(layer.shared for layer in layers) <= room
+    every = {id(mapped) for layer in layers for mapped in (layer.filter, layer.fences)}
+    assert {*map(id, given_back)} == (set() if fits else every)
 
 
 def test_master_rows_are_found_and_counted(tmp_path: Path) -> None:
@@ -174,6 +212,31 @@ def test_a_table_that_is_not_complete_has_no_size(tmp_path: Path) -> None:
     assert staged.size() is None
     (tmp_path / "table.json").unlink()
     assert StagedTable(str(tmp_path)).size() is None
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs Linux")
+def test_an_index_that_is_not_opened_any_more_is_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given two tables that were opened, of which one is opened again and again,
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    kept = written(tmp_path / "kept", [*range(1000)], partition=2000)
+    written(tmp_path / "gone", [*range(1000)], partition=2000)
+
+    def mapped() -> set[str]:
+        maps = Path("/proc/self/maps").read_text()
+        return {name for name in ("kept", "gone") if f"{tmp_path}/{name}/filter" in maps}
+
+    for _ in range(2):
+        assert mapped() == {"kept", "gone"}
+        now += 40
+        assert Layer.open(f"{tmp_path}/kept/") is kept
+    # when the other one was not opened for a minute, then it is not mapped any more,
+    assert mapped() == {"kept"}
+    # and is read again if it is wanted after all.
+    assert len(Layer.open(f"{tmp_path}/gone/")) > 1
+    assert mapped() == {"kept", "gone"}
 
 
 @pytest.mark.parametrize("mishap", ["gone", "cut", "another"])

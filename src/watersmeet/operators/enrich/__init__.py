@@ -2,7 +2,9 @@
 
 The files, from the bottom up:
 
+    checked       files that end with their checksum
     partitions    the rows of a table, sorted by key code, in files: written
+    mapped        numbers in a file that is mapped into memory
     table         ... and read: which partitions may hold a key, and their rows
     layout        what the operator knows of the join
     candidates    pairs of stream rows and master rows, all of a key's or the valid ones

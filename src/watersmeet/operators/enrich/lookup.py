@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from watersmeet.operators.enrich.candidates import Found
 from watersmeet.operators.enrich.fences import first_at_least
-from watersmeet.operators.enrich.table import Layer, TableShard
+from watersmeet.operators.enrich.table import TableShard
 from watersmeet.rows.columns import Bools, Ints, codes_of
 from watersmeet.rows.output import PIECE
 from watersmeet.rows.widths import range_bytes, row_bytes, runs
@@ -73,19 +73,20 @@ class Visits:
     def of(cls, table: TableShard, codes: Ints) -> Visits:
         visits, wanted = [], 0
         for start, layer, asked in table.asked(codes):
-            some = cls._in_layer(layer, codes[asked])
+            first, last = table.homes(layer, codes[asked])
+            some = cls._in_layer(len(layer), first, last)
             low, high = wanted + some.low, wanted + some.high
             visits.append((asked[some.wanted], start + some.partitions, low, high))
             wanted += len(some.wanted)
         return cls(*map(np.concatenate, zip(*visits, strict=True)))
 
     @classmethod
-    def _in_layer(cls, layer: Layer, codes: Ints) -> Visits:
-        first, last = layer.homes(codes)
+    def _in_layer(cls, partitions: int, first: Ints, last: Ints) -> Visits:
+        """Those in a layer of so many partitions, given which of them may hold each code."""
         wanted = np.flatnonzero(first < last)
         first, last = first[wanted], last[wanted]
         # Both ascend with the codes, so that the codes of a partition are a range.
-        numbers = np.arange(len(layer))
+        numbers = np.arange(partitions)
         low = np.searchsorted(last, numbers, side="right")
         high = np.searchsorted(first, numbers, side="right")
         needed = np.flatnonzero(low < high)

@@ -5,9 +5,12 @@
     <base>fences           some of the codes of each partition (:mod:`.fences`)
     <base><number>.arrow   a partition: one record batch, uncompressed, to be mapped
 
+The first three end with a checksum (:mod:`.checked`); of a partition, the index has the size.
+
 Invariant: rows ascend by (code, time) through all partitions. So the rows of a key are together:
 in one partition, or in some that follow one another. No row has a null code. A file that is
-there is complete and never changes.
+there is complete and never changes. It is on the disk before its writer is closed: a host that
+fails leaves no table that only seems complete.
 
 Rule: partitions take about the same number of bytes. Where the rows of a key are cut, both
 partitions have its code in their bounds.
@@ -23,6 +26,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from watersmeet.operators.enrich.checked import write_checked
 from watersmeet.operators.enrich.fences import fences_of
 from watersmeet.rows import ipc
 from watersmeet.rows.columns import Ints, codes_of
@@ -39,6 +43,8 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 INDEX = "index.arrow"
 FILTER = "filter"
 FENCES = "fences"
+#: The files that all partitions share.
+SHARED = (INDEX, FILTER, FENCES)
 #: The ``rows`` of a partition, what they take in ``memory``, and in the file (``bytes``), both in
 #: bytes, and what the ``widest`` row takes; the ``least`` and the ``greatest`` code in it; where
 #: its filter begins, in bytes, and of how many bits it is the power of two.
@@ -76,14 +82,16 @@ class PartitionWriter:
             for gathered in self._gathering.add(part):
                 self._write(gathered)
 
-    def close(self) -> None:
-        """Write what is left, then the index."""
+    def close(self) -> int:
+        """Write what is left, then the index; the bytes of all files."""
         for gathered in self._gathering.rest():
             self._write(gathered)
-        for name, parts in ((FILTER, self._filters), (FENCES, self._fences)):
-            with open(self.base + name, "wb") as file:
-                file.write(b"".join(parts))
-        write_file(self.base + INDEX, pa.RecordBatch.from_pylist(self.index, INDEX_SCHEMA))
+        index = pa.BufferOutputStream()
+        ipc.write_file(pa.RecordBatch.from_pylist(self.index, INDEX_SCHEMA), index)
+        write_checked(self.base + FILTER, b"".join(self._filters))
+        write_checked(self.base + FENCES, b"".join(self._fences))
+        write_checked(self.base + INDEX, index.getvalue().to_pybytes())
+        return self.total("bytes") + sum(os.path.getsize(self.base + name) for name in SHARED)
 
     def total(self, name: str) -> int:
         """The sum of a column of the index."""
@@ -118,14 +126,15 @@ def partition_path(base: str, number: int) -> str:
     return f"{base}{number}.arrow"
 
 
-def partitions_in(base: str) -> int | None:
-    """Of how many partitions the files are in a folder that is a base; None if it lacks one of the
-    files that all partitions share."""
+def bytes_in(base: str) -> int:
+    """The bytes of all files that are in a folder that is a base. If one of them is gone, or cut,
+    they are fewer than were written: each had some."""
     try:
-        names = {*os.listdir(base)}
+        with os.scandir(base) as entries:
+            ours = (entry for entry in entries if entry.name in SHARED or is_partition(entry.name))
+            return sum(entry.stat().st_size for entry in ours)
     except FileNotFoundError:  # another error does not say that it is gone
-        return None
-    return sum(map(is_partition, names)) if {INDEX, FILTER, FENCES} <= names else None
+        return 0
 
 
 def is_partition(name: str) -> bool:
@@ -139,10 +148,11 @@ def is_partition(name: str) -> bool:
 
 
 def write_file(path: str, rows: pa.RecordBatch) -> None:
-    """Rows as an Arrow file; it is there as a whole or not at all."""
+    """Rows as an Arrow file; it is there as a whole, and on the disk, or not at all."""
     temporary = f"{path}.{os.getpid()}.tmp"
     with pa.OSFile(temporary, "wb") as sink:
         ipc.write_file(rows, sink)
+        os.fsync(sink.fileno())
     os.replace(temporary, path)
 
 

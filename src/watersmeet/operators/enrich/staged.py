@@ -31,9 +31,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.errors import StagedTableError
-from watersmeet.operators.enrich.partitions import PartitionWriter, partitions_in
+from watersmeet.operators.enrich.checked import unreadable
+from watersmeet.operators.enrich.partitions import PartitionWriter, bytes_in
 from watersmeet.operators.enrich.source import Source
-from watersmeet.operators.enrich.table import TableShard, unreadable
+from watersmeet.operators.enrich.table import TableShard
 from watersmeet.rows.columns import CODE, TIME, codes_of, times_of
 from watersmeet.rows.route import ByKey
 from watersmeet.rows.shard import Shard
@@ -41,7 +42,7 @@ from watersmeet.spec.enrich import TableSize
 from watersmeet.state.index import sort_order
 
 #: The format of the files. A change after which old files cannot be read raises it.
-FORMAT = 3
+FORMAT = 4
 _SUMMARY = "table.json"
 _SOURCE = "source.json"
 #: A version that no step has used for this many seconds belongs to a query that has ended.
@@ -151,10 +152,11 @@ class StagedTable:
         """The folders that it needs: its own, and those of its layers."""
         return {self, *self.layers}
 
-    def shard(self, shard: Shard) -> TableShard:
+    def shard(self, shard: Shard, room: int | None = None) -> TableShard:
         """The rows of one shard of the stream. If the table was staged for another number of
         shards, they may be in several of its own; these may then have other rows too, which no row
-        of this shard asks for."""
+        of this shard asks for. Filters and fences stay in memory if there is ``room`` for so many
+        bytes."""
         size = self.size()
         if size is None:
             # Without it nobody knows which shards have a key: it would seem to be in none.
@@ -164,10 +166,10 @@ class StagedTable:
         common = math.gcd(staged, shard.count)
         shards = [Shard(number, staged) for number in range(shard.number % common, staged, common)]
         bases = [shard_base(layer.folder, part.number) for layer in self.layers for part in shards]
-        return TableShard.open(bases, shards * len(self.layers))
+        return TableShard.open(bases, shards * len(self.layers), room)
 
     def serves(self, shard: Shard) -> bool:
-        """Is every file there that a shard of the stream reads?"""
+        """Is every file there, as long as it was, that a shard of the stream reads?"""
         try:
             return self.shard(shard).whole()
         except StagedTableError:
@@ -175,31 +177,38 @@ class StagedTable:
 
     def size(self) -> TableSize | None:
         """What there is; None if a folder is not complete, or of another format."""
-        if any(part._summary().get("format") != FORMAT for part in self.parts):
+        sizes = {part: part._noted_size() for part in self.parts}
+        return None if None in sizes.values() else sizes[self]
+
+    def _noted_size(self) -> TableSize | None:
+        """What its own summary says, if that is not damaged, nor of another format."""
+        summary = self._summary()
+        if summary.get("format") != FORMAT:
             return None
-        return TableSize(**self._summary()["size"])
+        try:
+            return TableSize(**summary["size"])
+        except (KeyError, TypeError):
+            return None
 
     def intact(self) -> bool:
-        """Is all there, every single file? A folder may have been deleted in part."""
+        """Is all there, every single file, as long as it was? A folder may have been deleted in
+        part, and a file may have been cut."""
         return self.size() is not None and all(layer._has_its_files() for layer in self.layers)
 
     def _has_its_files(self) -> bool:
-        """Has each shard of a layer its index and filter, and are there as many partitions as
-        were written? It takes a listing for each shard."""
+        """Have the files of a layer as many bytes as were written? It takes a listing for each
+        shard."""
         size = self.size()
         assert size is not None, "a layer is complete"
-        partitions = 0
-        for number in range(size.shards):
-            there = partitions_in(shard_base(self.folder, number))
-            if there is None:
-                return False
-            partitions += there
-        return partitions == size.partitions
+        there = sum(bytes_in(shard_base(self.folder, number)) for number in range(size.shards))
+        return bool(there == self._summary().get("files"))
 
-    def complete(self, size: TableSize, layers: Sequence[StagedTable] = ()) -> None:
-        """Note that all files are there; or, with ``layers``, that it is these."""
+    def complete(self, size: TableSize, *, files: int, layers: Sequence[StagedTable] = ()) -> None:
+        """Note that all files are there, of so many bytes; or, with ``layers``, that it is
+        these."""
         names = [layer.version for layer in layers]
-        self._write(_SUMMARY, {"format": FORMAT, "size": asdict(size), "layers": names})
+        noted = {"format": FORMAT, "size": asdict(size), "files": files, "layers": names}
+        self._write(_SUMMARY, noted)
 
     def source(self) -> Source | None:
         """What its rows are from, if that is known."""
@@ -279,6 +288,8 @@ class StagedTable:
         path = os.path.join(self.folder, name)
         with open(f"{path}.tmp", "w") as file:
             json.dump(known, file)
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(f"{path}.tmp", path)
 
 
@@ -301,7 +312,8 @@ def combine(folder: str, layers: Sequence[StagedTable]) -> StagedTable:
             bytes=sum(size.bytes for size in sizes),
             partitions=sum(size.partitions for size in sizes),
         ),
-        [part for layer in layers for part in layer.layers],
+        files=0,
+        layers=[part for layer in layers for part in layer.layers],
     )
     return combined
 
@@ -322,14 +334,14 @@ def stage(rows: pa.RecordBatch, folder: str, *, shards: int, partition: int) -> 
     """Stage a table that is in memory, from rows as they are stored."""
     rows = matchable(rows)
     dealt = dict(ByKey().deal(rows, shards)) if len(rows) else {}
-    writers = []
+    writers, files = [], 0
     for number in range(shards):
         writer = PartitionWriter(shard_base(folder, number), partition)
         if number in dealt:
             part = dealt[number]
             order = sort_order(codes_of(part), times_of(part))
             writer.add(part.take(pa.array(order)))
-        writer.close()
+        files += writer.close()
         writers.append(writer)
     staged = StagedTable(folder)
     staged.complete(
@@ -338,6 +350,7 @@ def stage(rows: pa.RecordBatch, folder: str, *, shards: int, partition: int) -> 
             rows=sum(writer.total("rows") for writer in writers),
             bytes=sum(writer.total("memory") for writer in writers),
             partitions=sum(len(writer.index) for writer in writers),
-        )
+        ),
+        files=files,
     )
     return staged

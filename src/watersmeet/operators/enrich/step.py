@@ -108,7 +108,7 @@ class Enrich:
         staged = self._version(state)
         state.progress.table = None if self.versions is None else self.versions.table
         staged.touch()
-        table = staged.shard(state.shard)
+        table = staged.shard(state.shard, self.layout.policy.filters)
         step = Step.begin(self.layout, table, staged.version, state, counters, watermark)
         for results in _using(staged, step.results(_using(staged, chunks), watermark)):
             counters.results += len(results)

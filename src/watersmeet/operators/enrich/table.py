@@ -19,34 +19,41 @@ import hashlib
 import mmap
 import os
 import sys
+import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from io import BufferedReader
 from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.errors import StagedTableError
+from watersmeet.operators.enrich.checked import check, damaged, unreadable
 from watersmeet.operators.enrich.fences import fence_count
+from watersmeet.operators.enrich.mapped import Mapped
 from watersmeet.operators.enrich.partitions import (
     FENCES,
     FILTER,
     INDEX,
+    SHARED,
+    bytes_in,
     filter_places,
     partition_path,
-    partitions_in,
 )
 from watersmeet.rows.columns import Bools, Ints, codes_of
 from watersmeet.rows.shard import Shard, numbers_of
+from watersmeet.rows.widths import runs
+from watersmeet.state.cache.checksum import CHECKSUM_BYTES
 from watersmeet.state.segment import Segment
 
-#: A process keeps the indexes of this many layers, those that it has opened last: more than a table
-#: has in all of its shards.
-_KEPT = 2048
-_INDEXES: OrderedDict[tuple[str, int], Layer] = OrderedDict()
+#: A process keeps the index of a layer until it has not opened it for so many seconds. A query
+#: opens its layers in each micro-batch, so few are read again. Those of superseded versions are not
+#: opened any more: while they are kept they take memory, and also disk, though they are deleted.
+_KEPT_SECONDS = 60
+#: ... with the time when it was opened last; that one is at the end.
+_INDEXES: OrderedDict[tuple[str, int], tuple[Layer, float]] = OrderedDict()
 
 #: Where a file cannot be read by mapping it, a scan reads this many bytes at a time.
 _READ_BYTES = 1 << 20
@@ -63,11 +70,12 @@ Touched = Literal["some", "most", "all"]
 @dataclass(frozen=True)
 class Layer:
     """Partitions in the order of their codes. ``spent`` is what this process has spent on seeks in
-    each, in nanoseconds (:mod:`.copies`), and ``written`` when the index was, in nanoseconds since
-    1970."""
+    each, in nanoseconds (:mod:`.copies`), ``written`` when the index was, in nanoseconds since
+    1970, and ``files`` the bytes of all files."""
 
     base: str
     written: int
+    files: int
     rows: Ints
     memory: Ints
     bytes: Ints
@@ -76,8 +84,8 @@ class Layer:
     greatest: Ints
     filter_at: Ints
     filter_bits: Ints
-    filter: np.ndarray
-    fences: Ints
+    filter: Mapped
+    fences: Mapped
     spent: np.ndarray
 
     @classmethod
@@ -87,22 +95,27 @@ class Layer:
             written = os.stat(base + INDEX).st_mtime_ns
         except OSError as error:
             raise unreadable(base + INDEX, error) from error
-        kept = _INDEXES.pop((base, written), None)
-        if kept is None:
-            kept = cls._read(base, written)
-        _INDEXES[base, written] = kept
-        if len(_INDEXES) > _KEPT:
+        kept, _ = _INDEXES.pop((base, written), (None, None))
+        layer = cls._read(base, written) if kept is None else kept  # one without rows is false
+        now = time.monotonic()
+        _INDEXES[base, written] = layer, now
+        while now - next(iter(_INDEXES.values()))[1] > _KEPT_SECONDS:
             _INDEXES.popitem(last=False)
-        return kept
+        return layer
 
     @classmethod
     def _read(cls, base: str, written: int) -> Layer:
-        index = _mapped(base + INDEX)
+        sizes = {name: check(base + name) for name in SHARED}
+        index = _read(base + INDEX, sizes[INDEX])
         columns = {name: index.column(name).to_numpy() for name in index.schema.names}
-        spent = np.zeros(len(index))
-        filter_, fences = _array(base + FILTER, np.uint8), _array(base + FENCES, np.int64)
         return cls(
-            base=base, written=written, filter=filter_, fences=fences, spent=spent, **columns
+            base=base,
+            written=written,
+            files=sum(sizes.values()) + CHECKSUM_BYTES * len(sizes) + int(columns["bytes"].sum()),
+            filter=Mapped.open(base + FILTER, np.uint8, sizes[FILTER]),
+            fences=Mapped.open(base + FENCES, np.int64, sizes[FENCES]),
+            spent=np.zeros(len(index)),
+            **columns,
         )
 
     def __len__(self) -> int:
@@ -115,20 +128,39 @@ class Layer:
         same path before: these may have had the same rows in other partitions."""
         return hashlib.sha256(f"{self.base} {self.written}".encode()).hexdigest()[:32]
 
-    def homes(self, codes: Ints) -> tuple[Ints, Ints]:
+    @property
+    def shared(self) -> int:
+        """The bytes of its filters and fences."""
+        return self.filter.numbers.nbytes + self.fences.numbers.nbytes
+
+    def homes(self, codes: Ints, at_a_time: int | None = None) -> tuple[Ints, Ints]:
         """The partitions that may hold each code: from the first to before the last. They are
-        none if the bounds or the filter exclude it."""
+        none if the bounds or the filter exclude it. With ``at_a_time``, no more bytes of filters
+        are in memory at a time, unless that of one partition takes more, and none afterwards."""
         first = np.searchsorted(self.greatest, codes, side="left")
         last = np.searchsorted(self.least, codes, side="right")
         within = np.flatnonzero(first < last)
-        absent = within[~self._in_filter(codes[within], first[within])]
+        asked = self._in_filter if at_a_time is None else partial(self._in_pieces, at_a_time)
+        absent = within[~asked(codes[within], first[within])]
         last[absent] = first[absent]
         return first, np.maximum(first, last)
 
     def _in_filter(self, codes: Ints, partitions: Ints) -> Bools:
         places = filter_places(codes, self.filter_bits[partitions].astype(np.uint64))
-        bits = self.filter[self.filter_at[partitions] + (places >> 3)]
+        bits = self.filter.numbers[self.filter_at[partitions] + (places >> 3)]
         present: Bools = (bits >> (7 - (places & 7)).astype(np.uint8)) & 1 == 1
+        return present
+
+    def _in_pieces(self, at_a_time: int, codes: Ints, partitions: Ints) -> Bools:
+        """The same, of some partitions after the other: their filters are one behind the other."""
+        sizes = np.diff(self.filter_at, append=len(self.filter.numbers))
+        stops = [run.stop for run in runs(sizes, len(sizes), at_a_time)]
+        order = np.argsort(partitions, kind="stable")
+        present = np.empty(len(codes), dtype=np.bool_)
+        for some in np.split(order, np.searchsorted(partitions[order], stops)):
+            if len(some):
+                present[some] = self._in_filter(codes[some], partitions[some])
+                self.filter.give_back()
         return present
 
     @cached_property
@@ -139,44 +171,47 @@ class Layer:
     def fences_of(self, number: int) -> Ints:
         """The fences of a partition."""
         start = self._fenced[number - 1] if number else 0
-        return self.fences[start : self._fenced[number]]
+        return self.fences.numbers[start : self._fenced[number]]
 
     def path(self, number: int) -> str:
         """The file of a partition."""
         return partition_path(self.base, number)
 
     def whole(self) -> bool:
-        """Are all of its files there?"""
-        return partitions_in(self.base) == len(self)
+        """Are all of its files there, as long as they were?"""
+        return bytes_in(self.base) == self.files
 
     def partition(self, number: int, touched: Touched = "some") -> Segment:
         """A partition's rows, mapped into memory, in the order of their codes."""
         rows = _mapped(self.path(number), int(self.bytes[number]), touched)
         if len(rows) != self.rows[number]:
-            raise unreadable(self.path(number), f"{len(rows)} rows instead of {self.rows[number]}")
+            raise damaged(self.path(number), f"{len(rows)} rows instead of {self.rows[number]}")
         return Segment(rows, 0, 0).with_widest(int(self.widest[number]))
 
 
 @dataclass(frozen=True)
 class TableShard:
     """The layers of one shard. ``staged`` says of which shard each layer was staged; a code is
-    asked for in the layers of its own. Without it, in all."""
+    asked for in the layers of its own. Without it, in all. Filters and fences stay in memory if
+    they take no more than ``room`` bytes, over all layers; otherwise they are given back as soon
+    as they have been used. None: they stay in any case."""
 
     layers: tuple[Layer, ...]
     staged: tuple[Shard, ...] = ()
+    room: int | None = None
 
     @classmethod
-    def open(cls, bases: Sequence[str], staged: Sequence[Shard]) -> TableShard:
+    def open(cls, bases: Sequence[str], staged: Sequence[Shard], room: int | None) -> TableShard:
         """The shard of the layers whose files begin so, and which were staged for those."""
         several = len(set(staged)) > 1
-        return cls(tuple(map(Layer.open, bases)), tuple(staged) if several else ())
+        return cls(tuple(map(Layer.open, bases)), tuple(staged) if several else (), room)
 
     def __len__(self) -> int:
         """The number of partitions."""
         return sum(map(len, self.layers))
 
     def whole(self) -> bool:
-        """Are the files of all layers there?"""
+        """Are the files of all layers there, as long as they were?"""
         return all(layer.whole() for layer in self.layers)
 
     @cached_property
@@ -195,6 +230,12 @@ class TableShard:
         """What all partitions take in memory."""
         return sum(int(layer.memory.sum()) for layer in self.layers)
 
+    @cached_property
+    def _at_a_time(self) -> int | None:
+        """How many bytes of filters are in memory at a time; None: all of them stay there."""
+        fits = self.room is None or sum(layer.shared for layer in self.layers) <= self.room
+        return None if fits else self.room
+
     @property
     def width(self) -> float:
         """The mean bytes of a row: the paper's v_R."""
@@ -204,10 +245,14 @@ class TableShard:
         """The first partition that may hold each code; -1 if none may."""
         home = np.full(len(codes), -1)
         for start, layer, asked in self.asked(codes):
-            first, last = layer.homes(codes[asked])
+            first, last = self.homes(layer, codes[asked])
             here = (home[asked] < 0) & (first < last)
             home[asked[here]] = start + first[here]
         return home
+
+    def homes(self, layer: Layer, codes: Ints) -> tuple[Ints, Ints]:
+        """The partitions of a layer that may hold each code: from the first to before the last."""
+        return layer.homes(codes, self._at_a_time)
 
     def asked(self, codes: Ints) -> Iterator[tuple[int, Layer, Ints]]:
         """Each layer that may have some of the codes: the number of its first partition, itself,
@@ -256,7 +301,11 @@ class TableShard:
     def fences_of(self, number: int) -> Ints:
         """The fences of a partition."""
         layer, local = self.locate(number)
-        return layer.fences_of(local)
+        fences = layer.fences_of(local)
+        if self._at_a_time is not None:
+            fences = fences.copy()
+            layer.fences.give_back()
+        return fences
 
 
 def ascending(rows: pa.RecordBatch, *, stable: bool = True) -> pa.RecordBatch:
@@ -274,7 +323,7 @@ def _mapped(path: str, size: int | None = None, touched: Touched = "some") -> pa
         with open(path, "rb") as file:
             found = os.fstat(file.fileno()).st_size
             if size is not None and found != size:
-                raise unreadable(path, f"{found:,} bytes instead of {size:,}")
+                raise damaged(path, f"{found:,} bytes instead of {size:,}")
             mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
             if touched == "some":
                 mapped.madvise(mmap.MADV_RANDOM)
@@ -284,8 +333,10 @@ def _mapped(path: str, size: int | None = None, touched: Touched = "some") -> pa
             if touched == "all":
                 _read_all(mapped, file)
         return pa.ipc.open_file(pa.BufferReader(pa.py_buffer(mapped))).get_batch(0)
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise unreadable(path, error) from error
+    except ValueError as error:
+        raise damaged(path, error) from error
 
 
 def _read_all(mapped: mmap.mmap, file: BufferedReader) -> None:
@@ -303,21 +354,10 @@ def _read_all(mapped: mmap.mmap, file: BufferedReader) -> None:
         pass
 
 
-def _array(path: str, kind: type[np.generic]) -> np.ndarray:
-    """The numbers of a file, mapped into memory: there are some bytes for each row of a table that
-    may be large, and the processes of a host share its pages."""
+def _read(path: str, size: int) -> pa.RecordBatch:
+    """The only record batch in that much of a file."""
     try:
-        if not os.path.getsize(path):
-            return np.empty(0, kind)
-        return np.memmap(path, dtype=kind, mode="r").view(np.ndarray)
+        with open(path, "rb") as file:
+            return pa.ipc.open_file(file.read(size)).get_batch(0)
     except (OSError, ValueError) as error:
         raise unreadable(path, error) from error
-
-
-def unreadable(path: str, what: object) -> StagedTableError:
-    """What is said of a file of a staged table that is not there, or not as it was."""
-    return StagedTableError(
-        f"the staged table cannot be read: {path}: {what}. Call wm.enrich again, and start the "
-        "query from what it gives: that stages the table anew if its files are not there. Nothing "
-        "is lost."
-    )
