@@ -33,7 +33,7 @@ from watersmeet.spark.python import on_this_machine
 from watersmeet.spark.query import Hop, Source, run, unique_name
 from watersmeet.spark.refreshing import Refresher, check_columns, check_files
 from watersmeet.spark.result import arrow_schemas, result_schema
-from watersmeet.spark.shards import Told
+from watersmeet.spark.shards import Circumstances
 from watersmeet.spark.staging import Staging
 from watersmeet.spark.table_identity import relisted
 from watersmeet.spec.enrich import EnrichPolicy, EnrichSpec, TableSize
@@ -74,9 +74,9 @@ def build(
     rows, operator = layout.inputs[STREAM].rows, Enrich(layout, staged, versions)
     schema = result_schema(spec, [inputs.stream, inputs.table])
 
-    def adapted(told: Told) -> Enrich:
-        there = layout.on(told.shards)
-        return Enrich(there.without_wait() if told.several else there, staged, versions)
+    def adapted(now: Circumstances) -> Enrich:
+        there = layout.on(now.shards)
+        return Enrich(there.without_wait() if now.several else there, staged, versions)
 
     if policy.in_place:
         given = _with_watermark(encoded(inputs.stream, rows), delay)

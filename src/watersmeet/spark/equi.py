@@ -15,7 +15,7 @@ from watersmeet.rows.route import ByKey
 from watersmeet.spark.encode import encoded
 from watersmeet.spark.query import Hop, Source, run
 from watersmeet.spark.result import arrow_schemas, delay_to_set, result_schema, with_event_time
-from watersmeet.spark.shards import Told
+from watersmeet.spark.shards import Circumstances
 from watersmeet.spec.equi import EquiSpec
 from watersmeet.spec.policy import EquiPolicy
 
@@ -60,6 +60,6 @@ def layout_of(
     return lay_out(spec, policy, predicate, schemas=schemas, output=output)
 
 
-def _adapted(layout: EquiLayout, told: Told) -> EquiJoin:
+def _adapted(layout: EquiLayout, now: Circumstances) -> EquiJoin:
     """The join, where that many shards share its budget."""
-    return EquiJoin(layout.on(told.shards))
+    return EquiJoin(layout.on(now.shards))

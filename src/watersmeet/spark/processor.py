@@ -25,7 +25,7 @@ from watersmeet.spark.counters import report
 from watersmeet.spark.exits import Exit, with_last_report
 from watersmeet.spark.frames import to_frame
 from watersmeet.spark.python import Travelling, briefly
-from watersmeet.spark.shards import Told, ids_in_task, reach_in_task, several_in_task
+from watersmeet.spark.shards import Circumstances, ids_in_task, reach_in_task, several_in_task
 from watersmeet.spark.store import SparkStore, declared
 from watersmeet.spark.worker import acknowledge, promptly, settle
 from watersmeet.state.cache import SegmentCache
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql.pandas._typing import DataFrameLike
 
 #: From what a task learns of its query to the operator.
-Adapted = Callable[[Told], Operator]
+Adapted = Callable[[Circumstances], Operator]
 
 #: New rows are handed to the operator in chunks of at most this number of bytes, or of one capsule.
 CHUNK_BYTES = 256 << 20
@@ -75,9 +75,9 @@ class Processor(Travelling, StatefulProcessor):
         acknowledge()
         settle()
         ids = ids_in_task(self._ids)
-        told = Told(len(ids), reach_in_task(), several_in_task())
-        if self._adapted is not None and told != Told(len(self._ids)):
-            self._operator = self._adapted(told)
+        found = Circumstances(len(ids), reach_in_task(), several_in_task())
+        if self._adapted is not None and found != Circumstances(len(self._ids)):
+            self._operator = self._adapted(found)
         self._exit = self._exit.in_task(self._operator.frame_bytes)
         self._shards = {shard: Shard(number, len(ids)) for number, shard in enumerate(ids)}
         self._handle = handle

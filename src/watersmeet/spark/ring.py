@@ -14,7 +14,7 @@ from watersmeet.rows.conditions import Conditions
 from watersmeet.spark.encode import encoded
 from watersmeet.spark.query import Hop, Source, run
 from watersmeet.spark.result import arrow_schemas, delay_to_set, result_schema, with_event_time
-from watersmeet.spark.shards import Told
+from watersmeet.spark.shards import Circumstances
 from watersmeet.spark.start_check import EVERY
 from watersmeet.spec.policy import RingPolicy
 from watersmeet.spec.ring import RingSpec
@@ -78,7 +78,7 @@ def fingerprints(layout: RingLayout) -> list[str]:
     return [of_hop(layout.fingerprint, hop.number, hop.count) for hop in hops]
 
 
-def _adapted(layout: RingLayout, number: int, told: Told) -> RingHop:
+def _adapted(layout: RingLayout, number: int, now: Circumstances) -> RingHop:
     """A hop, where the join has that many shards, and new rows reach so many at least."""
-    adapted = layout.on(told.shards, reach=told.reach)
+    adapted = layout.on(now.shards, reach=now.reach)
     return RingHop(adapted, hops_of(adapted)[number])

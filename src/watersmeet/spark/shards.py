@@ -37,7 +37,7 @@ _BATCH = "streaming.sql.batchId"
 
 
 @dataclass(frozen=True)
-class Told:
+class Circumstances:
     """What a task learns of its query that was not known when that was planned: over how many
     shards its state is, how many of them new rows must ``reach`` at least, and whether there are
     ``several`` watermarks."""

@@ -16,6 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from watersmeet.operators.enrich.source import File
 
+#: What a plan may have above a relation whose rows it reads one by one.
+_BY_ROW = ("Project", "Filter", "SubqueryAlias")
+
 
 @dataclass(frozen=True)
 class Listing:
@@ -37,10 +40,6 @@ class Listing:
         """
         filled = {path for file in self.files for path in _with_parents(file.path)}
         return frozenset(path for path in self.paths if path.rstrip("/") not in filled)
-
-
-#: What a plan may have above a relation whose rows it reads one by one.
-_BY_ROW = ("Project", "Filter", "SubqueryAlias")
 
 
 def leaves_of(plan: Any) -> list[Any]:
