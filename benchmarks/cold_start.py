@@ -26,7 +26,7 @@ from rich.table import Table
 import watersmeet as wm
 from benchmarks import harness, window_join
 from benchmarks.workload import Workload
-from watersmeet.spark import warm
+from watersmeet.spark.session import warm_up as warm
 
 ROOT = Path(__file__).parent.parent
 RUNS = 5

@@ -18,9 +18,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from watersmeet.rows.bounds import Bounds
+from watersmeet.conditions.bounds import Bounds
 from watersmeet.rows.columns import Ints
-from watersmeet.state.overlaps import Prepared, Searching
+from watersmeet.segments.intervals import Prepared, Searching
 
 ROWS = 100_000
 BLOCK = 1 << 18

@@ -19,12 +19,12 @@ from rich.console import Console
 
 import watersmeet as wm
 from benchmarks.enrich import write_table
-from watersmeet.operators.enrich.staged import StagedTable
 from watersmeet.rows.layout import row_layout
-from watersmeet.spark.inputs import describe
-from watersmeet.spark.query import shard_count
-from watersmeet.spark.staging import Staging
-from watersmeet.spark.table_identity import relisted
+from watersmeet.spark.query.inputs import describe
+from watersmeet.spark.query.query import shard_count
+from watersmeet.spark.tables.identity import relisted
+from watersmeet.spark.tables.staging import Staging
+from watersmeet.table.version import StagedTable
 
 ROWS, FILES, ADDED = 1_000_000, 20, 10_000
 PASSES = 3

@@ -34,12 +34,20 @@ from cosmic_ray.work_db import WorkDB, use_db
 from cosmic_ray.work_item import MutationSpec, WorkResult
 
 ROOT = Path(__file__).parent.parent
-MUTATED = ("src/watersmeet/operators", "src/watersmeet/state")
-TESTS = ("tests/state", "tests/rows", "tests/operators", "tests/conformance", *MUTATED)
+MUTATED = tuple(
+    f"src/watersmeet/{name}" for name in ("joins", "table", "state", "segments", "conditions")
+)
+TESTS = (
+    *(f"tests/{name}" for name in ("state", "segments", "conditions", "rows", "table")),
+    "tests/joins",
+    "tests/conformance",
+    *MUTATED,
+)
 #: What is only one family's is run by no other tests.
 OF_FAMILY = {
-    "enrich": ("tests/operators/enrich",),
-    "ring": ("tests/operators/ring", "tests/conformance/test_ring.py"),
+    "enrich": ("tests/joins/enrich",),
+    "ring": ("tests/joins/ring", "tests/conformance/test_ring.py"),
+    "table": ("tests/table", "tests/joins/enrich"),
 }
 #: A fault that makes the tests take that many times as long counts as noticed: it may never end.
 PATIENCE = 4
@@ -81,7 +89,7 @@ def tests_of(module: Path, checkout: Path) -> list[str]:
     with its name: they tell soonest. (Pytest runs no test twice.)"""
     files = (checkout / "tests").rglob(f"test_*{module.stem}*.py")
     near = [path for path in (module, *sorted(files)) if "spark" not in path.parts]
-    others = OF_FAMILY.get(module.parent.name, TESTS)
+    others = next((OF_FAMILY[name] for name in module.parts if name in OF_FAMILY), TESTS)
     return [*(str(path.relative_to(checkout)) for path in near), *others]
 
 

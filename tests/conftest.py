@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent
 
 # Helpers' assertions tell what they compared, and hold under ``python -O`` too.
 pytest.register_assert_rewrite(
-    "tests.oracle", "tests.conformance", "tests.operators", "tests.spark", "tests.state"
+    "tests.oracle", "tests.conformance", "tests.joins", "tests.spark", "tests.state"
 )
 
 # The JVMs of tests, also of those that tests start, live too short for the optimising compiler

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 from experiments.metadata.news import Rolling, Trace, trace
 from experiments.report import Claim, Outcome
-from watersmeet.spec.policy import Schedule
+from watersmeet.joins.equi.policy import Schedule
 
 DRIVEN = Schedule("priority", "value", quota=200)
 PLAIN = Schedule("random", "sequential", quota=20)

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from watersmeet.joins.equi.policy import Schedule
 from watersmeet.spec.budget import Budget
-from watersmeet.spec.policy import Schedule
 from watersmeet.spec.stream import Punctuation
 from watersmeet.testing import LocalJoin, LocalStream
 

@@ -30,8 +30,8 @@ from experiments.multiway.runs import (
     trace,
 )
 from experiments.report import Claim, Outcome, lines
-from watersmeet.operators.equi.order import drivers
-from watersmeet.plan.policy import DRIVER_FOR
+from watersmeet.joins.equi.order import drivers
+from watersmeet.joins.equi.policy import DRIVER_FOR
 
 FULL = Load(divided=4, repetitions=3)
 UNIFORM, BURSTY = ("I", "II", "III"), ("IV", "V", "VI")

@@ -36,8 +36,8 @@ import pyarrow as pa
 
 from experiments.semi_stream.datasets import Dataset
 from watersmeet.cost.enrich import least_memory, most_rows, service_rate
+from watersmeet.joins.enrich.spec import EnrichTuning
 from watersmeet.rows.shard import Shard
-from watersmeet.spec.enrich import EnrichTuning
 from watersmeet.testing import LocalEnrich, LocalStream
 
 INSTANT = pa.timestamp("us", "UTC")

@@ -20,7 +20,7 @@ from soak.families.equality import EqualityCase, changed, check_delays
 from soak.lateness import accepted
 from tests.conformance.join import micros
 from tests.oracle import Stream, sql_join
-from watersmeet.spec.join import JOIN_TYPES, How
+from watersmeet.spec.join_type import JOIN_NAMES, How
 from watersmeet.spec.output import EVENT_TIME
 from watersmeet.testing import LocalStream
 
@@ -56,7 +56,7 @@ def case(dice: random.Random, files: int) -> Case:
             conditions=dice.sample(CONDITIONS, dice.choice([0, 1, 2])),
         ),
         third=third,
-        how=dice.choice(JOIN_TYPES),
+        how=dice.choice(JOIN_NAMES),
         within=timedelta(seconds=dice.choice([0, 1, 10, 60])),
     )
 

@@ -29,8 +29,8 @@ from soak.families.counted import Counted
 from tests.conformance.join import START, Condition, Join, micros
 from tests.conformance.strategies import INSTANT, KEY_KINDS, PAYLOADS, KeyKind
 from tests.oracle import Stream, sql_join
-from watersmeet.spark.enrich import STAGE_FOLDER
-from watersmeet.spec.enrich import ACCESSES, ENRICH_TYPES
+from watersmeet.joins.enrich.spec import ACCESSES, ENRICH_NAMES
+from watersmeet.spark.tables.enrich import STAGE_FOLDER
 from watersmeet.testing import LocalStream
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def case(dice: random.Random, files: int) -> EnrichmentCase | CountedEnrichment:
         seed=dice.getrandbits(64),
         kind=kind,
         extra=dice.choice(sorted(PAYLOADS.keys() - {"n"})),
-        how=dice.choice(ENRICH_TYPES),
+        how=dice.choice(ENRICH_NAMES),
         files_count=files,
         pace=pace,
         delay=timedelta(seconds=pace * dice.choice([0, 0.5, 2, 4])) if timed else None,

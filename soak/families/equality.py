@@ -18,8 +18,8 @@ from soak.families.conditions import EPOCH, in_force
 from soak.lateness import accepted, check_watermarks
 from tests.conformance.join import Condition, Join, micros
 from tests.oracle import Stream, sql_join
-from watersmeet.spec.join import GOALS
 from watersmeet.spec.tuning import DRIVERS, INDEXES, INVALIDATIONS
+from watersmeet.spec.windowed import GOALS
 from watersmeet.testing import LocalStream
 
 if TYPE_CHECKING:

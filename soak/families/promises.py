@@ -26,12 +26,12 @@ from soak.families.equality import CLOSES, EqualityCase, Tables
 from tests.conformance.join import Join, micros
 from tests.conformance.strategies import INSTANT
 from tests.oracle import Stream, sql_join
-from watersmeet.spec.join import JOIN_TYPES
+from watersmeet.spec.join_type import JOIN_NAMES
 from watersmeet.testing import LocalStream
 
 #: What two streams may promise, and the joins that are proven by that, without a window.
 PROMISES = {
-    ("punctuated", "punctuated"): JOIN_TYPES,
+    ("punctuated", "punctuated"): JOIN_NAMES,
     ("unique", "punctuated"): ("inner", "left", "semi", "anti"),
     ("unique", "ordered"): ("inner", "left", "semi", "anti"),
     ("unique", "clustered"): ("inner", "semi"),
@@ -75,7 +75,7 @@ def case(dice: random.Random, files: int) -> EqualityCase:
     kind = KINDS[dice.choice(exact if "ordered" in promises.values() else sorted(KINDS))]
     timed, windowed = dice.choice([(False, False), (True, False), (True, True)])
     pace = dice.choice([1.0, 10.0])
-    how = dice.choice(JOIN_TYPES if windowed else PROMISES[promises["a"], promises["b"]])
+    how = dice.choice(JOIN_NAMES if windowed else PROMISES[promises["a"], promises["b"]])
     streams = {
         name: _stream(dice, name, promise, kind, pace if timed else None)
         for name, promise in promises.items()

@@ -20,8 +20,8 @@ from soak.families.equality import PLENTY, EqualityCase, Tables, changed
 from tests.conformance.join import Condition, Join, micros
 from tests.conformance.strategies import INSTANT, PAYLOADS
 from tests.oracle import Stream, sql_join
-from watersmeet.spec.join import GOALS
-from watersmeet.spec.ring import RING_JOIN_TYPES
+from watersmeet.joins.ring.spec import RING_NAMES
+from watersmeet.spec.windowed import GOALS
 from watersmeet.testing import LocalStream
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ KINDS: Mapping[str, tuple[str, Callable[..., Any], list[str]]] = {
 def case(dice: random.Random, files: int) -> RingCase:
     """A random join, and so many files for each of its streams."""
     names = dice.choice(["ab", "ab", "abc", "abcde"])
-    how = dice.choice(RING_JOIN_TYPES) if len(names) == 2 else "inner"
+    how = dice.choice(RING_NAMES) if len(names) == 2 else "inner"
     pace = dice.choice([1.0, 5.0, 20.0])
     lengths = {name: timedelta(seconds=pace * dice.choice([0.5, 1, 3])) for name in names}
     first, *others = dice.sample(names, len(names))

@@ -16,14 +16,15 @@ from soak.families.equality import EqualityCase, Tables
 from tests.conformance.join import Join, micros
 from tests.conformance.strategies import INSTANT, KEY_KINDS, PAYLOADS, KeyKind
 from tests.oracle import Stream, sql_join
-from watersmeet.spec.join import JOIN_TYPES, MULTIWAY_JOIN_TYPES
+from watersmeet.joins.equi.spec import MULTIWAY_NAMES
+from watersmeet.spec.join_type import JOIN_NAMES
 from watersmeet.testing import LocalStream
 
 
 def case(dice: random.Random, files: int) -> EqualityCase:
     """A random join, and so many files for each of its streams."""
     names = dice.choice(["ab", "ab", "ab", "abc", "abcd"])
-    how = dice.choice(JOIN_TYPES if len(names) == 2 else MULTIWAY_JOIN_TYPES)
+    how = dice.choice(JOIN_NAMES if len(names) == 2 else MULTIWAY_NAMES)
     windowed = how not in ("inner", "semi") or dice.random() < 0.9
     join, arrivals = drawn(dice, files, names, how, windowed=windowed)
     conditions = dice.sample(CONDITIONS, dice.choice([0, 1, 1, 2, 3]))

@@ -3,32 +3,20 @@
 from importlib.metadata import version
 
 from watersmeet import errors
-from watersmeet.api import (
-    Enrichment,
-    Plan,
-    Stream,
-    enrich,
-    join,
-    plan,
-    plan_enrich,
-    predicate,
-    stream,
-)
-from watersmeet.operators.base import JoinStreamCounters, Largest, StreamCounters
-from watersmeet.operators.equi.counters import EquiStreamCounters
-from watersmeet.spark.listener import Listener
-from watersmeet.spark.metrics import (
-    EnrichMetrics,
-    EquiMetrics,
-    JoinMetrics,
-    RingMetrics,
-    StepMetrics,
-    metrics,
-)
-from watersmeet.spark.relocation import relocate
-from watersmeet.spark.session import configure, local_session
+from watersmeet.api.enrich import Enrichment, enrich, plan_enrich
+from watersmeet.api.joins import Plan, join, plan
+from watersmeet.api.streams import Stream, predicate, stream
+from watersmeet.joins.enrich.counters import EnrichMetrics
+from watersmeet.joins.enrich.spec import EnrichTuning
+from watersmeet.joins.equi.counters import EquiMetrics, EquiStreamCounters
+from watersmeet.joins.metrics import JoinMetrics, StepMetrics
+from watersmeet.joins.operator import JoinStreamCounters, Largest, StreamCounters
+from watersmeet.joins.ring.counters import RingMetrics
+from watersmeet.spark.checkpoint.relocation import relocate
+from watersmeet.spark.query.listener import Listener
+from watersmeet.spark.query.metrics import metrics
+from watersmeet.spark.session.session import configure, local_session
 from watersmeet.spec.budget import Budget
-from watersmeet.spec.enrich import EnrichTuning
 from watersmeet.spec.predicate import PredicateFunction
 from watersmeet.spec.stream import Punctuation
 from watersmeet.spec.tuning import Tuning

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from tests.oracle import Arrivals, Stream, split_late, sql_join
-from watersmeet.rows.terms import Term
+from watersmeet.conditions.terms import Term
 from watersmeet.spec.budget import Budget
 from watersmeet.spec.predicate import PredicateFunction
 from watersmeet.spec.tuning import Tuning

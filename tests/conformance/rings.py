@@ -23,11 +23,11 @@ import watersmeet as wm
 from tests.conformance.join import Batch, Condition, Join
 from tests.conformance.strategies import _LIMITS, INSTANT, PAYLOADS, arrivals
 from tests.conformance.ways import Disturbance, disturbed, executed, restarted
-from watersmeet.operators.base import Counters
-from watersmeet.rows.formula import Formula
-from watersmeet.rows.overlaps import Comparison, Rank
-from watersmeet.rows.predicate import SqlPredicate, input_name
-from watersmeet.rows.terms import Term
+from watersmeet.conditions.formula import Formula
+from watersmeet.conditions.overlaps import Comparison, Rank
+from watersmeet.conditions.predicate import SqlPredicate, input_name
+from watersmeet.conditions.terms import Term
+from watersmeet.joins.operator import Counters
 from watersmeet.testing import LocalBackend, LocalJoin, LocalStream
 
 

@@ -21,11 +21,13 @@ from hypothesis import strategies as st
 import watersmeet as wm
 from tests.conformance.join import START, Batch, Condition, Join, table
 from tests.conformance.ways import Disturbance
-from watersmeet.operators.ring import crossing
+from watersmeet.joins.ring.search import crossing
 from watersmeet.rows import output
-from watersmeet.spec.join import GOALS, JOIN_TYPES
+from watersmeet.segments import intervals as overlaps
+from watersmeet.spec.join_type import JOIN_NAMES
 from watersmeet.spec.tuning import DRIVERS, INDEXES, INVALIDATIONS
-from watersmeet.state import compaction, memory, overlaps, window, write_buffer
+from watersmeet.spec.windowed import GOALS
+from watersmeet.state import compaction, memory, window, write_buffer
 from watersmeet.testing import LocalStream
 
 INSTANT = pa.timestamp("us", "UTC")
@@ -191,7 +193,7 @@ _LIMITS = st.fixed_dictionaries(
 
 
 @st.composite
-def runs(draw: st.DrawFn, hows: Sequence[str] = JOIN_TYPES, streams: str = "ab") -> Run:
+def runs(draw: st.DrawFn, hows: Sequence[str] = JOIN_NAMES, streams: str = "ab") -> Run:
     """A join and its batches, the closing ones included."""
     join = draw(joins(hows, streams))
     batches = [*draw(arrivals(join)), *join.closing()]
@@ -207,7 +209,7 @@ def runs(draw: st.DrawFn, hows: Sequence[str] = JOIN_TYPES, streams: str = "ab")
 
 
 @st.composite
-def joins(draw: st.DrawFn, hows: Sequence[str] = JOIN_TYPES, names: str = "ab") -> Join:
+def joins(draw: st.DrawFn, hows: Sequence[str] = JOIN_NAMES, names: str = "ab") -> Join:
     """A join of streams of such names."""
     how = draw(st.sampled_from(hows))
     lengths = [0, 0.001, 1, 3, 8, 100][len(names) - 2 :]

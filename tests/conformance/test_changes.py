@@ -27,8 +27,9 @@ import watersmeet as wm
 from tests.conformance.join import Batch, Condition, at, micros, table
 from tests.conformance.strategies import INSTANT, LESS, examples, limited, until_shown
 from tests.oracle import Stream, assert_same_rows, split_late, sql_join
-from watersmeet.spec.join import GOALS, JOIN_TYPES
+from watersmeet.spec.join_type import JOIN_NAMES
 from watersmeet.spec.tuning import DRIVERS, INDEXES, INVALIDATIONS
+from watersmeet.spec.windowed import GOALS
 from watersmeet.testing import LocalJoin, LocalStream
 
 #: A row knows its number, and the epoch in which it came.
@@ -383,7 +384,7 @@ def compare_first(
 
 
 @pytest.mark.parametrize(
-    ("how", "names"), [*((how, "ab") for how in JOIN_TYPES), ("inner", "abc"), ("left", "abc")]
+    ("how", "names"), [*((how, "ab") for how in JOIN_NAMES), ("inner", "abc"), ("left", "abc")]
 )
 def test_what_may_change_changes_only_what_it_should(how: str, names: str) -> None:
     owing = 0

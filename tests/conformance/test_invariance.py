@@ -12,7 +12,7 @@ from tests.conformance.join import Batch, Join, at
 from tests.conformance.strategies import INSTANT, LESS, limited
 from tests.conformance.ways import Disturbance, Way
 from tests.oracle import assert_same_rows
-from watersmeet.spec.join import JOIN_TYPES
+from watersmeet.spec.join_type import JOIN_NAMES
 from watersmeet.testing import LocalStream
 
 A = pa.schema([("k", pa.string()), ("n", pa.int64()), ("t", INSTANT)])
@@ -55,7 +55,7 @@ pytestmark = pytest.mark.usefixtures("kept")
 SMALL = {"fan": 2, "rewrite_below": 3000, "part_bytes": 200, "piece": 5}
 
 
-@pytest.mark.parametrize("how", JOIN_TYPES)
+@pytest.mark.parametrize("how", JOIN_NAMES)
 @pytest.mark.parametrize("size", [1, 7, 60])
 def test_batches_may_be_cut_anywhere(way: Way, how: str, size: int) -> None:
     join = letters(how)
@@ -65,7 +65,7 @@ def test_batches_may_be_cut_anywhere(way: Way, how: str, size: int) -> None:
     assert_same_rows(way.run(join, cut).result, join.expected([*batches, *join.closing()]))
 
 
-@pytest.mark.parametrize("how", JOIN_TYPES)
+@pytest.mark.parametrize("how", JOIN_NAMES)
 @pytest.mark.parametrize("shards", [2, 5])
 def test_the_number_of_shards_does_not_matter(way: Way, how: str, shards: int) -> None:
     join = letters(how)
@@ -74,7 +74,7 @@ def test_the_number_of_shards_does_not_matter(way: Way, how: str, shards: int) -
     assert_same_rows(outcome.result, join.expected(batches))
 
 
-@pytest.mark.parametrize("how", JOIN_TYPES)
+@pytest.mark.parametrize("how", JOIN_NAMES)
 @pytest.mark.parametrize("disturbance", Disturbance, ids=lambda d: d.name.lower())
 def test_a_disturbance_before_every_batch_is_not_seen(
     way: Way, how: str, disturbance: Disturbance
@@ -90,7 +90,7 @@ def test_a_disturbance_before_every_batch_is_not_seen(
     assert_same_rows(outcome.result, join.expected(batches))
 
 
-@pytest.mark.parametrize("how", JOIN_TYPES)
+@pytest.mark.parametrize("how", JOIN_NAMES)
 def test_no_rows_at_all_give_no_results(way: Way, how: str) -> None:
     join = letters(how)
     outcome = way.run(join, [join.batch(), join.batch()])
@@ -98,7 +98,7 @@ def test_no_rows_at_all_give_no_results(way: Way, how: str) -> None:
     assert outcome.result.column_names == join.expected([join.batch()]).column_names
 
 
-@pytest.mark.parametrize("how", JOIN_TYPES)
+@pytest.mark.parametrize("how", JOIN_NAMES)
 def test_one_stream_alone(way: Way, how: str) -> None:
     join = letters(how)
     batches = [join.batch(a=[("x", 1, at(0))]), *join.closing()]

@@ -14,16 +14,17 @@ from tests.conformance.join import Join, at
 from tests.conformance.strategies import INSTANT, Run, examples, limited, runs
 from tests.conformance.ways import Way
 from tests.oracle import assert_same_rows
+from watersmeet.joins.equi.spec import MULTIWAY_NAMES
 from watersmeet.rows import encode
-from watersmeet.spec.join import JOIN_TYPES, MULTIWAY_JOIN_TYPES
+from watersmeet.spec.join_type import JOIN_NAMES
 from watersmeet.testing import LocalStream
 
 pytestmark = pytest.mark.usefixtures("kept")
 
 #: Every join type of two streams, and those of many, of 3, 4 and 6.
 JOINS = [
-    *((how, "ab") for how in JOIN_TYPES),
-    *((how, names) for how in MULTIWAY_JOIN_TYPES for names in ("abc", "abcd", "abcdef")),
+    *((how, "ab") for how in JOIN_NAMES),
+    *((how, names) for how in MULTIWAY_NAMES for names in ("abc", "abcd", "abcdef")),
 ]
 
 

@@ -15,11 +15,11 @@ from tests.conformance.join import Join
 from tests.conformance.rings import RingRun, contents, ring_runs, run_ring
 from tests.conformance.strategies import examples, limited, until_shown
 from tests.oracle import assert_same_rows
-from watersmeet.operators.ring.block import Strung, Tiled
-from watersmeet.operators.ring.crossing import Crossing
-from watersmeet.spec.ring import RING_JOIN_TYPES
+from watersmeet.joins.ring.search.block import Strung, Tiled
+from watersmeet.joins.ring.search.crossing import Crossing
+from watersmeet.joins.ring.spec import RING_NAMES
 
-JOINS = [*((how, "ab") for how in RING_JOIN_TYPES), ("inner", "abc"), ("inner", "abcde")]
+JOINS = [*((how, "ab") for how in RING_NAMES), ("inner", "abc"), ("inner", "abcde")]
 
 
 def own_watermarks(run: RingRun) -> bool:

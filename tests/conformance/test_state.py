@@ -12,7 +12,7 @@ import pytest
 
 from tests.conformance.join import Join, at
 from tests.conformance.strategies import INSTANT, LESS
-from watersmeet.spec.join import JOIN_TYPES
+from watersmeet.spec.join_type import JOIN_NAMES
 from watersmeet.state.store import MemoryStore
 from watersmeet.testing import LocalJoin, LocalStream
 
@@ -72,7 +72,7 @@ def store_values(run: LocalJoin) -> int:
     return sum(len(names(store)) for store in run.stores)
 
 
-@pytest.mark.parametrize("how", JOIN_TYPES)
+@pytest.mark.parametrize("how", JOIN_NAMES)
 def test_the_state_is_bounded_by_the_window(tmp_path: Path, how: str) -> None:
     # Given a window of 16 seconds, a delay of 4, and 5 rows a second and stream,
     join = numbers(how, within=16, delay=4)
@@ -87,7 +87,7 @@ def test_the_state_is_bounded_by_the_window(tmp_path: Path, how: str) -> None:
         assert len(files(tmp_path)) == segments_outside(run)
 
 
-@pytest.mark.parametrize("how", JOIN_TYPES)
+@pytest.mark.parametrize("how", JOIN_NAMES)
 def test_rows_that_meet_and_do_not_match_leave_nothing_behind(tmp_path: Path, how: str) -> None:
     schema = pa.schema([*SCHEMA, ("n", pa.int64())])
     stream = LocalStream(schema, time="t", delay=timedelta(0))
@@ -132,7 +132,7 @@ def test_a_row_from_the_future_does_not_keep_the_others(tmp_path: Path) -> None:
     assert run.state_rows()[0] <= 4 * (16 * (1 + 1 / 8) + 2) + 100
 
 
-@pytest.mark.parametrize("how", JOIN_TYPES)
+@pytest.mark.parametrize("how", JOIN_NAMES)
 def test_nothing_is_left_when_everything_has_expired(tmp_path: Path, how: str) -> None:
     # Given state with marks, merges and several shards,
     join = numbers(how, within=8, delay=2)
@@ -151,7 +151,7 @@ def test_nothing_is_left_when_everything_has_expired(tmp_path: Path, how: str) -
     assert files(tmp_path) == []
 
 
-@pytest.mark.parametrize("how", JOIN_TYPES)
+@pytest.mark.parametrize("how", JOIN_NAMES)
 def test_a_row_leaves_in_the_batch_that_proves_it_useless(tmp_path: Path, how: str) -> None:
     # Given rows at 0 that wait for 10 seconds,
     join = numbers(how, within=10)

@@ -13,14 +13,14 @@ from pyspark import cloudpickle
 from tests.conformance.join import Join, at
 from tests.conformance.strategies import INSTANT, LESS
 from tests.oracle import assert_same_rows
-from watersmeet.spec.join import JOIN_TYPES
+from watersmeet.spec.join_type import JOIN_NAMES
 from watersmeet.testing import LocalJoin, LocalStream
 
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64()), ("t", INSTANT)])
 STREAM = LocalStream(SCHEMA, time="t", delay=timedelta(0))
 
 
-@pytest.mark.parametrize("how", JOIN_TYPES)
+@pytest.mark.parametrize("how", JOIN_NAMES)
 @pytest.mark.parametrize("pickler", [pickle, cloudpickle], ids=["pickle", "cloudpickle"])
 def test_a_copy_goes_on_where_the_original_stopped(tmp_path, pickler: ModuleType, how: str) -> None:
     within = timedelta(seconds=5)

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from tests.conformance.join import Batch, Join
-from watersmeet.operators.base import Chunk, Counters, Operator
+from watersmeet.joins.operator import Chunk, Counters, Operator
 from watersmeet.rows.columns import concat
 from watersmeet.state.cache.file import forget
 from watersmeet.state.store import MemoryStore
@@ -214,8 +214,8 @@ def _run(local: LocalJoin, join: Join, batch: Batch) -> pa.Table:
 
 
 def _reordered(join: Join, batch: Batch) -> Batch:
-    """The same rows in another order, if that may not matter. It may where probes are deferred or
-    a promise is broken; there the order is always the same (:mod:`watersmeet.spark.chunks`)."""
+    """The same rows in another order, if that may not matter. It may where probes are deferred or a
+    promise is broken; there the order is always the same (:mod:`watersmeet.spark.query.chunks`)."""
     closes = any(s.unique or s.arrival or s.punctuation for s in join.streams.values())
     if join.budget is not None or closes:
         return batch

@@ -8,14 +8,13 @@ from typing import Any
 import polars as pl
 import pytest
 
+from tests.plan.asking import explain, plan_join
+from watersmeet.conditions.predicate import SqlPredicate
+from watersmeet.conditions.terms import Term
 from watersmeet.cost.engine import Weights
-from watersmeet.plan.explain import explain
-from watersmeet.plan.family import plan_join
-from watersmeet.rows.predicate import SqlPredicate
-from watersmeet.rows.terms import Term
+from watersmeet.cost.slices import SliceWeights
 from watersmeet.spec.budget import Budget
-from watersmeet.spec.join import JOIN_TYPES
-from watersmeet.spec.policy import SliceWeights
+from watersmeet.spec.join_type import JOIN_NAMES
 from watersmeet.spec.stream import Column, Punctuation, StreamSpec
 from watersmeet.spec.tuning import Tuning
 
@@ -105,7 +104,7 @@ aggregation in the same query"""
     )
 
 
-@pytest.mark.parametrize("how", JOIN_TYPES)
+@pytest.mark.parametrize("how", JOIN_NAMES)
 def test_every_join_names_its_type_its_condition_and_what_purges_each_stream(how: str) -> None:
     text = explained(how=how)
 
@@ -147,7 +146,7 @@ def test_an_outer_joins_unmatched_rows_have_nulls_and_an_anti_joins_have_not() -
     assert "nulls for" not in explained(how="anti")
 
 
-@pytest.mark.parametrize("how", JOIN_TYPES)
+@pytest.mark.parametrize("how", JOIN_NAMES)
 def test_only_semi_and_anti_joins_forget_a_row_of_the_first_stream_at_its_first_match(
     how: str,
 ) -> None:
@@ -283,7 +282,7 @@ def test_keys_of_one_type_are_shown_with_it() -> None:
     assert "compared as" not in text
 
 
-@pytest.mark.parametrize("how", JOIN_TYPES)
+@pytest.mark.parametrize("how", JOIN_NAMES)
 def test_batch_inputs_are_one_run_without_watermark_or_purge(how: str) -> None:
     text = explained(batch(VIEWS), batch(CLICKS), how=how)
 

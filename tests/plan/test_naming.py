@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from tests.plan.asking import equi_spec
 from watersmeet.errors import AmbiguousColumnError, PlanError, UnknownColumnError
-from watersmeet.plan.equi import equi_spec
+from watersmeet.joins.equi.spec import EquiSpec
 from watersmeet.plan.naming import resolve
-from watersmeet.spec.equi import EquiSpec
 from watersmeet.spec.output import OutputColumn
 from watersmeet.spec.stream import Column, StreamSpec
 

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
+from tests.plan.asking import equi_spec
 from watersmeet.cost.engine import Weights
-from watersmeet.plan.equi import equi_spec
-from watersmeet.plan.policy import PURGE_AFTER, equi_policy
-from watersmeet.spec.budget import Budget
-from watersmeet.spec.policy import EquiPolicy, IndexPolicy, ShardBudget
+from watersmeet.joins.equi.policy import PURGE_AFTER, EquiPolicy, IndexPolicy, equi_policy
+from watersmeet.spec.budget import Budget, ShardBudget
 from watersmeet.spec.stream import Column, Punctuation, StreamSpec
 from watersmeet.spec.tuning import Tuning
 

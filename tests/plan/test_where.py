@@ -22,17 +22,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conformance.strategies import examples, until_shown
+from tests.plan.asking import explain, plan_join
 from tests.plan.test_explain import CLICKS, VIEWS, EightShards
+from watersmeet.conditions.conjunction import Conditions
+from watersmeet.conditions.overlaps import Comparison, Rank
+from watersmeet.conditions.predicate import SqlPredicate, input_name
+from watersmeet.conditions.terms import ColumnOf, Equality, Gap, Term
 from watersmeet.errors import PlanError, PredicateError, UnboundedStateError, WindowError
-from watersmeet.plan.explain import explain
-from watersmeet.plan.family import plan_join
-from watersmeet.plan.join import JoinPlan
-from watersmeet.plan.ring import RingPlan
-from watersmeet.rows.conditions import Conditions
-from watersmeet.rows.overlaps import Comparison, Rank
-from watersmeet.rows.predicate import SqlPredicate, input_name
-from watersmeet.rows.terms import ColumnOf, Equality, Gap, Term
-from watersmeet.spec.join import JOIN_TYPES
+from watersmeet.joins.family import JoinPlan
+from watersmeet.joins.ring.plan import RingPlan
+from watersmeet.spec.join_type import JOIN_NAMES
 from watersmeet.spec.stream import Column, StreamSpec
 from watersmeet.testing import LocalBackend, LocalJoin, LocalStream
 
@@ -427,7 +426,7 @@ def test_a_condition_alone_gives_what_it_gives_in_sql(streams: int, tmp_path: Pa
     @given(
         seed=st.integers(0, 2**32),
         said=conditions(streams),
-        how=st.sampled_from(JOIN_TYPES if streams == 2 else ["inner"]),
+        how=st.sampled_from(JOIN_NAMES if streams == 2 else ["inner"]),
         cut=st.integers(0, 12),
     )
     def check(seed: int, said: list[Said], how: str, cut: int) -> None:

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import watersmeet as wm
 from tests.spark.streams import read
-from watersmeet.spec.enrich import EnrichTuning
+from watersmeet.joins.enrich.spec import EnrichTuning
 
 #: The micro-batch from which on there are copies alone.
 WITHOUT = 1

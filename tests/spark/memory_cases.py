@@ -18,18 +18,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tests.operators.enrich.memory_cases import INSTANT, STREAM, TABLE
-from tests.operators.enrich.memory_use import growth
-from tests.operators.enrich.memory_use import in_place as alone_in_place
-from watersmeet.operators.enrich.step import Enrich
+from tests.joins.enrich.memory_cases import INSTANT, STREAM, TABLE
+from tests.joins.enrich.memory_use import growth
+from tests.joins.enrich.memory_use import in_place as alone_in_place
+from watersmeet.joins.enrich.step import Enrich
 from watersmeet.rows.route import ByKey
-from watersmeet.spark import capsule, processor
-from watersmeet.spark import in_place as in_place_module
-from watersmeet.spark.capsule import Pack
-from watersmeet.spark.exits import Results
-from watersmeet.spark.in_place import InPlace
-from watersmeet.spark.processor import Processor
-from watersmeet.spark.query import Source
+from watersmeet.spark.query import capsule, processor
+from watersmeet.spark.query import in_place as in_place_module
+from watersmeet.spark.query.capsule import Pack
+from watersmeet.spark.query.exits import Results
+from watersmeet.spark.query.in_place import InPlace
+from watersmeet.spark.query.processor import Processor
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.store import MemoryStore
 from watersmeet.testing import LocalEnrich, LocalStream
@@ -129,8 +128,7 @@ def stepped(folder: str, memory: str, *, count: int, width: int) -> tuple[int, i
 
 def packing(limit: int) -> Pack:
     """What packs the rows of the stream, so many bytes at a time."""
-    source = Source(None, ByKey(), packed=limit)  # type: ignore[arg-type]
-    return source.pack(0, (0,), "pack")
+    return Pack(0, ByKey(), (0,), limit=limit)
 
 
 MEMORY = "28 MB"

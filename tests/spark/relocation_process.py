@@ -16,8 +16,8 @@ from unittest import mock
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
-from watersmeet.spark.checkpoint import Files
-from watersmeet.spark.relocation import Transform
+from watersmeet.spark.checkpoint.checkpoint import Files
+from watersmeet.spark.checkpoint.relocation import Transform
 
 #: What is called at a moment: of whom, and the how manieth call it is.
 MOMENTS: dict[str, tuple[type, str, int]] = {

@@ -10,9 +10,9 @@ from watersmeet.rows.columns import CODE, HOME, PUNCTUATION, TIME, concat
 from watersmeet.rows.ipc import from_ipc
 from watersmeet.rows.route import ByKey, Everywhere, StoredInOne
 from watersmeet.rows.shard import shard_numbers
-from watersmeet.spark import capsule as module
-from watersmeet.spark.capsule import CAPSULE_BYTES, Pack, payloads
-from watersmeet.spark.shards import shard_ids
+from watersmeet.spark.query import capsule as module
+from watersmeet.spark.query.capsule import CAPSULE_BYTES, Pack, payloads
+from watersmeet.spark.query.shards import shard_ids
 
 
 def rows_of(codes: list[int | None], **columns: list[object]) -> pa.RecordBatch:

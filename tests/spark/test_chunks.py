@@ -10,11 +10,11 @@ from unittest import mock
 import pyarrow as pa
 import pytest
 
-from watersmeet.operators.base import Chunk
-from watersmeet.operators.ring.advice import Measurements
+from watersmeet.joins.operator import Chunk
+from watersmeet.joins.ring.advice import Measurements
 from watersmeet.rows.columns import CODE, TIME
-from watersmeet.spark.capsule import payloads
-from watersmeet.spark.chunks import Capsule, chunks
+from watersmeet.spark.query.capsule import payloads
+from watersmeet.spark.query.chunks import Capsule, chunks
 
 
 def capsule(stream: int, times: list[int | None], code: int = 0) -> Capsule:

@@ -40,14 +40,14 @@ from tests.spark.streams import (
     table,
     write,
 )
-from watersmeet.operators.enrich.staged import StagedTable, Versions
+from watersmeet.joins.enrich.spec import ENRICH_NAMES, EnrichHow
 from watersmeet.rows.layout import row_layout
-from watersmeet.spark import staging
-from watersmeet.spark.enrich import stage_folder
-from watersmeet.spark.inputs import describe
-from watersmeet.spark.staging import _Write, remove_idle
-from watersmeet.spark.table_identity import identity
-from watersmeet.spec.enrich import ENRICH_TYPES, EnrichHow
+from watersmeet.spark.query.inputs import describe
+from watersmeet.spark.tables import staging
+from watersmeet.spark.tables.enrich import stage_folder
+from watersmeet.spark.tables.identity import identity
+from watersmeet.spark.tables.staging import _Write, remove_idle
+from watersmeet.table.version import StagedTable, Versions
 
 pytestmark = pytest.mark.spark
 
@@ -130,7 +130,7 @@ def as_stream(spark: SparkSession, folder: Path, batches: list[pa.Table]) -> wm.
     return wm.stream(read(spark, folder), "views", time="seen", delay="10 seconds")
 
 
-@pytest.mark.parametrize("how", ENRICH_TYPES)
+@pytest.mark.parametrize("how", ENRICH_NAMES)
 def test_every_row_is_answered(spark: SparkSession, tmp_path: Path, stage: str, how: str) -> None:
     # Given a stream of which no row may wait: it is answered where it is read.
     batches, master = views(10), products()
@@ -330,7 +330,7 @@ def test_a_table_that_cannot_be_known_to_be_the_same_is_staged_for_each_plan(
     assert run(first.dataframe())["name"].to_pylist() == ["old"]
 
 
-@pytest.mark.parametrize("how", ENRICH_TYPES)
+@pytest.mark.parametrize("how", ENRICH_NAMES)
 def test_an_empty_table(spark: SparkSession, tmp_path: Path, stage: str, how: str) -> None:
     batches, master = views(1), products().slice(0, 0)
     stream = as_stream(spark, tmp_path / "views", batches)

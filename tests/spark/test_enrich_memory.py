@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import watersmeet as wm
-from tests.operators.enrich.memory_use import ORDERS, table
+from tests.joins.enrich.memory_use import ORDERS, table
 from tests.spark.streams import write
 from tests.spark.worker_memory import grown, watched
 from watersmeet.sizes import parse

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from watersmeet.spark.counters import REPORT
-from watersmeet.spark.exits import SMALL_BYTES, with_last_report
+from watersmeet.spark.query.counters import REPORT
+from watersmeet.spark.query.exits import SMALL_BYTES, with_last_report
 
 SCHEMA = pa.schema([("n", pa.int64()), ("tags", pa.list_(pa.string()))])
 

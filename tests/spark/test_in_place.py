@@ -17,17 +17,17 @@ from hypothesis import given as drawn
 
 from tests.conformance.strategies import examples, until_shown
 from tests.conformance.ways import spoil_cache
-from tests.operators.enrich.enrichment import Run, in_layers, runs
+from tests.joins.enrich.enrichment import Run, in_layers, runs
 from tests.oracle import assert_same_rows
 from watersmeet.errors import StagedTableError
-from watersmeet.operators.enrich.step import Enrich
+from watersmeet.joins.enrich.spec import ENRICH_NAMES
+from watersmeet.joins.enrich.step import Enrich
 from watersmeet.rows import output
 from watersmeet.rows.columns import concat
 from watersmeet.rows.encode import encoded
-from watersmeet.spark import in_place
-from watersmeet.spark.counters import REPORT
-from watersmeet.spark.in_place import InPlace
-from watersmeet.spec.enrich import ENRICH_TYPES
+from watersmeet.spark.query import in_place
+from watersmeet.spark.query.counters import REPORT
+from watersmeet.spark.query.in_place import InPlace
 from watersmeet.state.cache import SegmentCache
 from watersmeet.testing import LocalEnrich, LocalStream
 
@@ -89,7 +89,7 @@ def _empty(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([], schema)
 
 
-@pytest.mark.parametrize("how", ENRICH_TYPES)
+@pytest.mark.parametrize("how", ENRICH_NAMES)
 def test_any_tasks_give_what_the_oracle_gives(how: str) -> None:
     shown: Counter[str] = Counter()
 

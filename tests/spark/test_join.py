@@ -29,7 +29,7 @@ from tests.spark.streams import (
     without_end,
     write,
 )
-from watersmeet.spec.join import JOIN_TYPES
+from watersmeet.spec.join_type import JOIN_NAMES
 
 pytestmark = pytest.mark.spark
 
@@ -73,7 +73,7 @@ def expected(how: str = "inner", where: str | None = None, *, bounded: bool = Tr
     return sql_join(streams, how=how, where=where)
 
 
-@pytest.mark.parametrize("how", JOIN_TYPES)
+@pytest.mark.parametrize("how", JOIN_NAMES)
 def test_streams_give_what_sql_gives(
     spark: SparkSession, folders: Mapping[str, Path], how: str
 ) -> None:
@@ -81,7 +81,7 @@ def test_streams_give_what_sql_gives(
     assert_same_rows(run(joined), expected(how))
 
 
-@pytest.mark.parametrize("how", JOIN_TYPES)
+@pytest.mark.parametrize("how", JOIN_NAMES)
 def test_batch_dataframes_give_the_same(
     spark: SparkSession, folders: Mapping[str, Path], how: str
 ) -> None:

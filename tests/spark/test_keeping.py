@@ -10,10 +10,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from watersmeet.operators.enrich.staged import StagedTable
-from watersmeet.spark.keeping import Keeper, Kept, Refreshing
-from watersmeet.spark.owned import Owned
-from watersmeet.spark.staging import remove_idle
+from watersmeet.spark.tables.keeper import Keeper, Kept, Refreshing
+from watersmeet.spark.tables.staging import remove_idle
+from watersmeet.spark.tables.temporary import Owned
+from watersmeet.table.version import StagedTable
 
 
 def query(run: str, *observed: str) -> Any:

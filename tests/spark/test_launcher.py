@@ -17,8 +17,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
-from watersmeet.spark.beside_driver import MODULE
-from watersmeet.spark.launcher import is_installed, launcher, write_script
+from watersmeet.spark.session.driver_worker import MODULE
+from watersmeet.spark.session.launcher import is_installed, launcher, write_script
 
 ADDED = "/spark's own/python/lib/pyspark.zip:/spark's own/python/lib/py4j.zip:/jars/core.jar"
 LINE = "Starting Streaming TransformWithStateInPandas Python worker."

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.operators.enrich.test_memory import measured
+from tests.joins.enrich.test_memory import measured
 from tests.spark.memory_cases import CASES, MEMORY
 from watersmeet.sizes import parse
 

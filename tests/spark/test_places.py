@@ -16,8 +16,8 @@ import watersmeet as wm
 from watersmeet.rows.columns import CODE
 from watersmeet.rows.ipc import from_ipc
 from watersmeet.rows.route import ByKey
-from watersmeet.spark.capsule import CAPSULE_BYTES, Pack
-from watersmeet.spark.places import PLACE, PLACE_BYTES, with_places, without_places
+from watersmeet.spark.query.capsule import CAPSULE_BYTES, Pack
+from watersmeet.spark.query.places import PLACE, PLACE_BYTES, with_places, without_places
 
 ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 

@@ -21,15 +21,21 @@ from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
 
 import watersmeet as wm
-from tests.operators.counting import CountByKey
+from tests.joins.toy import CountByKey
 from tests.spark.streams import read, write
 from watersmeet.errors import PredicateFunctionError, SessionError
 from watersmeet.rows.route import ByKey
-from watersmeet.spark.capsule import Pack
-from watersmeet.spark.exits import Results
-from watersmeet.spark.launcher import launcher
-from watersmeet.spark.processor import Processor
-from watersmeet.spark.python import HIDE_TRACEBACK, briefly, check_python, fault_of, use_this_python
+from watersmeet.spark.query.capsule import Pack
+from watersmeet.spark.query.exits import Results
+from watersmeet.spark.query.processor import Processor
+from watersmeet.spark.session.launcher import launcher
+from watersmeet.spark.session.python import (
+    HIDE_TRACEBACK,
+    briefly,
+    check_python,
+    fault_of,
+    use_this_python,
+)
 from watersmeet.state.cache import SegmentCache
 
 
@@ -207,7 +213,7 @@ def test_where_the_python_cannot_be_asked_the_first_task_says_what_it_lacks(
     spark: SparkSession, bare: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given workers of another machine, as far as planning knows, that lack Watersmeet,
-    monkeypatch.setattr("watersmeet.spark.python.on_this_machine", lambda spark: False)
+    monkeypatch.setattr("watersmeet.spark.session.python.on_this_machine", lambda spark: False)
     monkeypatch.setattr(spark.sparkContext, "pythonExec", str(bare))
     rows = spark.createDataFrame([(1,)], "k bigint")
     # when a join runs, then the task's error says so, without the lines of code that led to it.
@@ -222,7 +228,7 @@ def test_on_any_master_a_stream_is_planned_with_a_python_that_starts_beside_the_
     spark: SparkSession, bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given a master that is not local, and a stream,
-    monkeypatch.setattr("watersmeet.spark.python.on_this_machine", lambda spark: False)
+    monkeypatch.setattr("watersmeet.spark.session.python.on_this_machine", lambda spark: False)
     once = spark.createDataFrame([(1, datetime(2026, 1, 1))], "k bigint, at timestamp")
     stream = read(spark, write(tmp_path / "rows", [once.toArrow()]))
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from watersmeet.errors import StagedTableError
-from watersmeet.operators.enrich.staged import StagedTable, Versions
-from watersmeet.spark.refreshing import Refresher, check_files
+from watersmeet.spark.tables.refresh import Refresher, check_files
+from watersmeet.table.version import StagedTable, Versions
 
 
 class Reads:

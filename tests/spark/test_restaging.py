@@ -20,14 +20,14 @@ from pyspark.sql.functions import udf
 import watersmeet as wm
 from tests.oracle import Stream, assert_same_rows, sql_join
 from tests.spark.streams import TIMESTAMP, at, read, rows_of, table, write
-from watersmeet.operators.enrich.staged import StagedTable, Versions, stage
 from watersmeet.rows.columns import CODE
 from watersmeet.rows.layout import row_layout
 from watersmeet.rows.shard import Shard
-from watersmeet.spark import staging as staging_module
-from watersmeet.spark.inputs import describe
-from watersmeet.spark.staging import Staging
-from watersmeet.spark.table_identity import relisted
+from watersmeet.spark.query.inputs import describe
+from watersmeet.spark.tables import staging as staging_module
+from watersmeet.spark.tables.identity import relisted
+from watersmeet.spark.tables.staging import Staging
+from watersmeet.table.version import StagedTable, Versions, stage
 
 pytestmark = pytest.mark.spark
 

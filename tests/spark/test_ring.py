@@ -24,9 +24,9 @@ from tests.spark import relocation_process
 from tests.spark.driver import driver
 from tests.spark.streams import SECOND, at, events, read, run, table, without_end, write
 from watersmeet.rows.layout import keyless_layout
-from watersmeet.spark.checkpoint import Checkpoint
-from watersmeet.spark.encode import encoded
-from watersmeet.spark.start_check import EVERY, NOTE, Note
+from watersmeet.spark.checkpoint.checkpoint import Checkpoint
+from watersmeet.spark.checkpoint.start_check import EVERY, NOTE, Note
+from watersmeet.spark.query.encode import encoded
 from watersmeet.spec.stream import Column, StreamSpec
 
 pytestmark = pytest.mark.spark

@@ -15,10 +15,10 @@ from pyspark.sql import SparkSession
 
 import watersmeet as wm
 from watersmeet.cost import calibration
-from watersmeet.spark import warm
-from watersmeet.spark.launcher import launcher
-from watersmeet.spark.session import QUIET, SETTINGS, check
-from watersmeet.spark.warm import SETTING, warm_up
+from watersmeet.spark.session import warm_up as warm
+from watersmeet.spark.session.launcher import launcher
+from watersmeet.spark.session.session import QUIET, SETTINGS, check
+from watersmeet.spark.session.warm_up import SETTING, warm_up
 
 pytestmark = pytest.mark.spark
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from watersmeet.rows.shard import shard_numbers
-from watersmeet.spark.shards import murmur3, shard_ids
+from watersmeet.spark.query.shards import murmur3, shard_ids
 
 
 def test_murmur3_is_sparks_hash() -> None:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from watersmeet.errors import StateError
-from watersmeet.spark import start_check
-from watersmeet.spark.checkpoint import Checkpoint, check
-from watersmeet.spark.start_check import Watched
+from watersmeet.spark.checkpoint import start_check
+from watersmeet.spark.checkpoint.checkpoint import Checkpoint, check
+from watersmeet.spark.checkpoint.start_check import Watched
 from watersmeet.state.fingerprint import fingerprint_of
 from watersmeet.state.manifest import Manifest
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from watersmeet.spark import worker
-from watersmeet.spark.python import Travelling
+from watersmeet.spark.session import worker
+from watersmeet.spark.session.python import Travelling
 
 
 @pytest.fixture(autouse=True)

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.segments.test_segment import rows_of
 from tests.state.recording import RecordingStore
-from tests.state.test_segment import rows_of
 from watersmeet.errors import StateError
+from watersmeet.segments.segment import Segment
 from watersmeet.state import compaction, write_buffer
 from watersmeet.state import window as window_module
 from watersmeet.state.cache import CacheCounts, SegmentCache
 from watersmeet.state.manifest import Entry
-from watersmeet.state.segment import Segment
 from watersmeet.state.shard import ShardState
 from watersmeet.state.store import InlineStore, MemoryStore
 from watersmeet.state.window import Window

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.segments.test_segment import rows_of
 from tests.state.recording import RecordingStore
-from tests.state.test_segment import rows_of
+from watersmeet.segments.segment import Segment
 from watersmeet.state import write_buffer
 from watersmeet.state.cache import SegmentCache
-from watersmeet.state.segment import Segment
 from watersmeet.state.store import SMALL, InlineStore
 from watersmeet.state.write_buffer import LIMIT, WriteBuffer
 

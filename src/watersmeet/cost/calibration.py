@@ -20,16 +20,16 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from watersmeet.conditions.predicate import SqlPredicate
 from watersmeet.cost.engine import Weights
+from watersmeet.cost.slices import SliceWeights
 from watersmeet.rows.columns import CODE, TIME
 from watersmeet.rows.ipc import from_ipc, write_ipc
-from watersmeet.rows.predicate import SqlPredicate
-from watersmeet.spec.policy import SliceWeights
+from watersmeet.segments.probe import probe
+from watersmeet.segments.segment import Segment
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.cache.file import whole_file
 from watersmeet.state.cache.folder import cache_folder
-from watersmeet.state.probe import probe
-from watersmeet.state.segment import Segment
 from watersmeet.state.shard import ShardState
 from watersmeet.state.store import MemoryStore
 

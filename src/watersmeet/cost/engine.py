@@ -121,7 +121,7 @@ def keeping_plain(d: Direction, w: Weights) -> float:
 
 def _searching(searchers: float, among: float, keys: float, w: Weights) -> float:
     """Rows that search in a sorted index: behind a filter, where many search among few
-    (:mod:`watersmeet.state.probe`)."""
+    (:mod:`watersmeet.segments.probe`)."""
     if among > 4 * searchers:
         return searchers * w.search
     found = 1 - math.exp(-among / max(keys, 1.0))

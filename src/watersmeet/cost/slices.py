@@ -19,11 +19,26 @@ from dataclasses import dataclass
 
 from watersmeet.cost.hop_order import UNKNOWN_SELECTIVITY, Streams
 from watersmeet.cost.ring import Times, bandwidth, centralized, latency, sliced
-from watersmeet.spec.policy import SliceWeights
 
 #: Another number of slices is worth a change, or a word, if it is better by this factor: the model
 #: goes by measurements that vary.
 CLEARLY = 1.5
+
+
+@dataclass(frozen=True)
+class SliceWeights:
+    """Nanoseconds, measured on the machine (:mod:`watersmeet.cost.calibration`).
+
+    ``compare``  for a pair, with a predicate as cheap as one can be
+    ``send``     for a row, to be packed and unpacked
+    ``byte``     for each byte of it
+    ``step``     for a step without rows
+    """
+
+    compare: float
+    send: float
+    byte: float
+    step: float
 
 
 @dataclass(frozen=True)

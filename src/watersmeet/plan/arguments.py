@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from watersmeet.errors import PlanError, StrategyError, StreamNameError, did_you_mean
-from watersmeet.spec.enrich import TABLE_NAME
-from watersmeet.spec.stream import StreamSpec
+from watersmeet.spec.stream import TABLE_NAME, StreamSpec
 from watersmeet.spec.tuning import Tuning
 
 Value = TypeVar("Value")

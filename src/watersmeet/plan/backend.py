@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from watersmeet.conditions.terms import Term
 from watersmeet.cost.engine import Weights
-from watersmeet.rows.terms import Term
-from watersmeet.spec.policy import SliceWeights
+from watersmeet.cost.slices import SliceWeights
 
 
 class Backend(Protocol):

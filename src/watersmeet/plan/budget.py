@@ -9,11 +9,12 @@ from watersmeet import sizes
 from watersmeet.errors import BudgetError
 from watersmeet.plan.arguments import one_of
 from watersmeet.spec.budget import OVERFLOWS, Budget
+from watersmeet.spec.join_type import JoinType
 from watersmeet.spec.stream import StreamSpec
 
 
 def checked_budget(
-    streams: Sequence[StreamSpec], budget: object, *, how: str, windowed: bool
+    streams: Sequence[StreamSpec], budget: object, *, how: JoinType, windowed: bool
 ) -> Budget | None:
     """The budget in bytes and rows a second, once it is one that the join can keep to."""
     if budget is None:
@@ -29,9 +30,9 @@ def checked_budget(
         raise BudgetError("budget: it is for streams; a batch run takes what it needs.")
     _check_rate(streams, budget)
     _check_fanout(budget)
-    if budget.overflow == "shed" and how not in ("inner", "semi"):
+    if budget.overflow == "shed" and how.needs_proof:
         raise BudgetError(
-            f"budget: overflow='shed' with how={how!r} would call rows unmatched only because "
+            f"budget: overflow='shed' with how={how.name!r} would call rows unmatched only because "
             "their match was shed. Give overflow='spill' or 'fail', or an inner or semi join."
         )
     limited = budget.memory is not None or budget.rate is not None

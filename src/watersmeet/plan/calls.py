@@ -42,6 +42,20 @@ def as_in(
     return decorate
 
 
+def takes_arguments_of(
+    plan: Callable[Arguments, Any],
+) -> Callable[[Callable[..., Result]], Callable[Arguments, Result]]:
+    """A function's signature is that of ``plan``, but for what it returns."""
+
+    def decorate(function: Callable[..., Result]) -> Callable[Arguments, Result]:
+        returned = function.__annotations__["return"]
+        shown = inspect.signature(plan).replace(return_annotation=returned)
+        function.__signature__ = shown  # type: ignore[attr-defined]
+        return function
+
+    return decorate
+
+
 def warn(message: str) -> None:
     """Warn of the line that has called us: the first one outside of this package."""
     package = __name__.partition(".")[0]

@@ -45,17 +45,18 @@ from collections.abc import Sequence
 
 from watersmeet import durations
 from watersmeet.errors import PlanError, TimeColumnError, WindowError, did_you_mean
-from watersmeet.spec.join import GREATEST, JoinSpec
+from watersmeet.spec.join_type import JoinType
 from watersmeet.spec.stream import StreamSpec
+from watersmeet.spec.windowed import GREATEST, WindowedSpec
 
 
-def event_time_of(streams: Sequence[StreamSpec], how: str, given: object) -> str | None:
+def event_time_of(streams: Sequence[StreamSpec], how: JoinType, given: object) -> str | None:
     """Whose time the result's event time is: a stream's, by name, or the greatest; None: as the
     join type has it."""
     if given is None:
         return None
     names = [stream.name for stream in streams]
-    shown = names[:1] if how in ("semi", "anti") else [*names, GREATEST]
+    shown = [*names, GREATEST] if how.combines else names[:1]
     if given in shown:
         _check_timed(streams, str(given))
         return str(given)
@@ -82,14 +83,14 @@ def _check_timed(streams: Sequence[StreamSpec], given: str) -> None:
         )
 
 
-def suggested(spec: JoinSpec) -> str:
+def suggested(spec: WindowedSpec) -> str:
     """Whose time every result has, to name it as ``event_time``."""
-    if spec.how == "full":
+    if spec.how.keeps_first and spec.how.keeps_others:
         return GREATEST
-    return spec.streams[-1 if spec.how == "right" else 0].name
+    return spec.streams[-1 if spec.how.keeps_others else 0].name
 
 
-def unmatched_without_time(spec: JoinSpec) -> str | None:
+def unmatched_without_time(spec: WindowedSpec) -> str | None:
     """Which results have no event time, in words; None, if all have one."""
     if spec.event_time in (None, GREATEST):
         return None
@@ -106,7 +107,13 @@ def unmatched_without_time(spec: JoinSpec) -> str | None:
     )
 
 
-def check_hold(spec: JoinSpec) -> None:
+def lacking_times(spec: WindowedSpec) -> list[str]:
+    """A warning, if some results have no event time."""
+    lacking = unmatched_without_time(spec)
+    return [] if lacking is None else [f"`event_time` is {lacking}."]
+
+
+def check_hold(spec: WindowedSpec) -> None:
     """Can Spark's watermark be held back for this join?"""
     if not spec.streaming:
         return

@@ -1,12 +1,10 @@
-"""What planning has in common for joins of every family: the join type, the name, the windows,
-the further condition."""
+"""Arguments that joins of every family have: the join type, the name, the windows, the further
+condition."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, get_args
+from typing import get_args
 
 from watersmeet import durations
 from watersmeet.errors import (
@@ -20,51 +18,28 @@ from watersmeet.errors import (
 )
 from watersmeet.plan.arguments import by_stream
 from watersmeet.plan.streams import time_example
-from watersmeet.rows.predicate import Predicate
-from watersmeet.spec.join import JOIN_TYPES, How, JoinSpec
+from watersmeet.spec.join_type import JOIN_TYPES, How, JoinType, named
 from watersmeet.spec.predicate import PredicateFunction
 from watersmeet.spec.stream import StreamSpec
-
-#: What Spark calls these joins, without underscores, and what they are called here.
-_SPARK_JOIN_TYPES = {
-    "leftouter": "left",
-    "rightouter": "right",
-    "outer": "full",
-    "fullouter": "full",
-    "leftsemi": "semi",
-    "leftanti": "anti",
-}
 
 #: One of the conditions that ``where`` may give.
 Condition = str | PredicateFunction
 _EXAMPLE = "like 'views.price < clicks.bid'"
 
 
-@dataclass(frozen=True)
-class JoinPlan:
-    """A planned join: what was asked for, how it runs, and its further condition. ``reading`` says
-    what was made of ``where``, for people to read."""
-
-    spec: JoinSpec
-    policy: Any
-    predicate: Predicate | None
-    reading: tuple[str, ...] = ()
-
-
-def join_type(how: object, *, possible: Sequence[str] = JOIN_TYPES) -> str:
-    """The join type, by our name; Spark's spellings are taken too. What is none is answered with
-    the ``possible`` ones."""
-    given = re.sub(r"[\s_-]", "", how.lower()) if isinstance(how, str) else ""
-    known = _SPARK_JOIN_TYPES.get(given, given)
-    if known in JOIN_TYPES:
-        return known
+def join_type(how: object, *, possible: Sequence[JoinType] = JOIN_TYPES) -> JoinType:
+    """The join type that a call names. What is none is answered with the ``possible`` ones."""
+    found = named(how) if isinstance(how, str) else None
+    if found is not None:
+        return found
+    names = [each.name for each in JOIN_TYPES]
     raise JoinTypeError(
-        f"how={how!r} is not a join type: it is one of {', '.join(possible)}."
-        f"{did_you_mean(str(how), [*JOIN_TYPES, *get_args(How)])}"
+        f"how={how!r} is not a join type: it is one of {', '.join(map(str, possible))}."
+        f"{did_you_mean(str(how), [*names, *get_args(How)])}"
     )
 
 
-def join_name(name: object, how: str, streams: Sequence[StreamSpec]) -> str:
+def join_name(name: object, how: JoinType, streams: Sequence[StreamSpec]) -> str:
     """What the join is called in metrics and in the Spark UI."""
     if name is None:
         return f"{how} join of {' and '.join(stream.name for stream in streams)}"
@@ -137,15 +112,15 @@ def window_lengths(streams: Sequence[StreamSpec], within: object) -> tuple[int |
     return tuple(windows)
 
 
-def check_may_be_unbounded(how: str, unbounded: bool, unlimited: Sequence[str]) -> None:
+def check_may_be_unbounded(how: JoinType, unbounded: object, unlimited: Sequence[str]) -> None:
     """Nothing bounds the state: is that what was asked for? ``unlimited`` are the differences of
     times that ``where`` should have limited for there to be windows."""
     missing = "within: missing"
     if unlimited:
         missing += f", and where does not limit {' and '.join(unlimited)}"
-    if how not in ("inner", "semi"):
+    if how.needs_proof:
         raise WindowError(
-            f"{missing}, and how={how!r} on streams cannot do without it, not even with "
+            f"{missing}, and how={how.name!r} on streams cannot do without it, not even with "
             "unbounded=True: a match could always still come, so the watermark can never prove "
             'that a row stays unmatched. Give within="1 hour", or as long as a match may take.'
         )

@@ -13,9 +13,7 @@ from watersmeet.spec.stream import StreamSpec
 Keys = str | Sequence[str]
 
 
-def resolved_keys(
-    streams: Sequence[StreamSpec], on: Keys | Mapping[str, Keys] | None
-) -> tuple[tuple[str, ...], ...]:
+def resolved_keys(streams: Sequence[StreamSpec], on: object) -> tuple[tuple[str, ...], ...]:
     """The real names of each stream's key columns, aligned over the streams."""
     if on is None:
         raise PlanError(

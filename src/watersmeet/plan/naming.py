@@ -23,14 +23,11 @@ from watersmeet.errors import (
     UnknownColumnError,
     did_you_mean,
 )
-from watersmeet.spec.equi import EquiSpec
+from watersmeet.spec.join import JoinSpec
 from watersmeet.spec.output import EVENT_TIME, IS_PUNCTUATION, OutputColumn
-from watersmeet.spec.ring import RingSpec
 from watersmeet.spec.stream import Column, StreamSpec
 
 _LISTED = 20
-#: Joins whose results have names.
-Named = EquiSpec | RingSpec
 
 
 def resolve(stream: StreamSpec, name: str, *, argument: str, kind: str = "stream") -> Column:
@@ -52,10 +49,10 @@ def resolve(stream: StreamSpec, name: str, *, argument: str, kind: str = "stream
     )
 
 
-def result_columns(spec: Named) -> tuple[OutputColumn, ...]:
+def result_columns(spec: JoinSpec) -> tuple[OutputColumn, ...]:
     """The columns of the join's result, in order; the spec's own ``output`` is not read."""
     event_time = (_event_time(spec),) if spec.carries_event_time else ()
-    if spec.how in ("semi", "anti"):
+    if not spec.how.combines:
         output = _first_stream_columns(spec) + event_time
         _check_unique(spec, output)
         return output
@@ -63,21 +60,21 @@ def result_columns(spec: Named) -> tuple[OutputColumn, ...]:
         OutputColumn(name, type, stream=0, column=name, key=position)
         for position, (name, type) in enumerate(zip(spec.keys[0], spec.key_types, strict=True))
     )
-    flag = (OutputColumn(IS_PUNCTUATION, "boolean"),) if spec.emit_punctuations else ()
+    flag = (OutputColumn(IS_PUNCTUATION, "boolean"),) if spec.emits_punctuations else ()
     others = _other_columns(spec, reserved=keys + flag + event_time)
     output = keys + others + flag + event_time
     _check_unique(spec, output)
     return output
 
 
-def _event_time(spec: Named) -> OutputColumn:
+def _event_time(spec: JoinSpec) -> OutputColumn:
     names = [stream.name for stream in spec.streams]
-    if spec.event_time not in names:
+    if spec.time_of_result is None:
         return OutputColumn(EVENT_TIME, "timestamp")
-    return OutputColumn(EVENT_TIME, "timestamp", stream=names.index(spec.event_time))
+    return OutputColumn(EVENT_TIME, "timestamp", stream=names.index(spec.time_of_result))
 
 
-def _first_stream_columns(spec: Named) -> tuple[OutputColumn, ...]:
+def _first_stream_columns(spec: JoinSpec) -> tuple[OutputColumn, ...]:
     first = spec.streams[0]
     _check_no_duplicates(first, first.columns)
     key_of = {name: position for position, name in enumerate(spec.keys[0])}
@@ -93,7 +90,7 @@ def _first_stream_columns(spec: Named) -> tuple[OutputColumn, ...]:
     )
 
 
-def _other_columns(spec: Named, *, reserved: Sequence[OutputColumn]) -> tuple[OutputColumn, ...]:
+def _other_columns(spec: JoinSpec, *, reserved: Sequence[OutputColumn]) -> tuple[OutputColumn, ...]:
     """Every stream's columns that are no keys, prefixed where another would have the name."""
     others: list[tuple[int, StreamSpec, list[Column]]] = []
     for position, stream in enumerate(spec.streams):
@@ -132,7 +129,7 @@ def _check_no_duplicates(stream: StreamSpec, columns: Sequence[Column]) -> None:
             )
 
 
-def _check_unique(spec: Named, output: Sequence[OutputColumn]) -> None:
+def _check_unique(spec: JoinSpec, output: Sequence[OutputColumn]) -> None:
     taken: dict[str, OutputColumn] = {}
     for column in output:
         other = taken.setdefault(column.name.lower(), column)
@@ -156,7 +153,7 @@ def _were_twins(one: OutputColumn, other: OutputColumn) -> bool:
     )
 
 
-def _origin(spec: Named, column: OutputColumn) -> str:
+def _origin(spec: JoinSpec, column: OutputColumn) -> str:
     if column.column is None or column.stream is None:
         return "the event time of the join"
     return f"{spec.streams[column.stream].name}.{column.column}"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from watersmeet.conditions.predicate import FunctionPredicate
 from watersmeet.errors import PredicateError, did_you_mean
 from watersmeet.plan.arguments import name_of_table
 from watersmeet.plan.naming import resolve
-from watersmeet.rows.predicate import FunctionPredicate
 from watersmeet.spec.predicate import PredicateFunction
 from watersmeet.spec.stream import StreamSpec
 

@@ -15,8 +15,8 @@ from watersmeet.errors import (
     TimeColumnError,
 )
 from watersmeet.plan.naming import resolve
-from watersmeet.spec.join import MOST_STREAMS
 from watersmeet.spec.stream import StreamSpec
+from watersmeet.spec.windowed import MOST_STREAMS
 
 #: The type of what `F.window` makes.
 WINDOW = "struct<start:timestamp,end:timestamp>"

@@ -1,8 +1,9 @@
 """How a stream's rows are stored: which columns they have, and what each is computed from.
 
 A backend reads this and nothing else to encode rows: Spark in SQL expressions
-(:mod:`watersmeet.spark.encode`), a local run over Arrow arrays (:mod:`watersmeet.rows.encode`).
-The user's names never appear among the stored ones: they may be anything.
+(:mod:`watersmeet.spark.query.encode`), a local run over Arrow arrays
+(:mod:`watersmeet.rows.encode`). The user's names never appear among the stored ones: they may be
+anything.
 
 A key's *code* is 64 bits by which rows are dealt out, sorted and probed. A single key of an
 integral, date or timestamp type is *exact*: the code is its value, and equal codes are equal
@@ -29,7 +30,7 @@ from watersmeet.rows.columns import (
     key_name,
     value_name,
 )
-from watersmeet.spec.equi import exact_key
+from watersmeet.spec.join import exact_key
 from watersmeet.spec.stream import StreamSpec
 
 

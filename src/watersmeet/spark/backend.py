@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 
+from watersmeet.conditions.terms import Term
 from watersmeet.cost import calibration
 from watersmeet.cost.engine import Weights
-from watersmeet.rows.terms import Term
-from watersmeet.spark.cores import cores
-from watersmeet.spark.query import shard_count
+from watersmeet.cost.slices import SliceWeights
+from watersmeet.spark.query.query import shard_count
+from watersmeet.spark.session.cores import cores
 from watersmeet.spark.sql import translate
-from watersmeet.spec.policy import SliceWeights
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
-"""Budgets: what a join may use, as the user says it."""
+"""Budgets: what a join may use, and each shard's part of it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 #: What may happen when a budget is too small.
@@ -36,3 +36,39 @@ class Budget:
     rate: float | str | None = None
     fanout: int | None = None
     overflow: Overflow = "spill"
+
+
+@dataclass(frozen=True)
+class ShardBudget:
+    """One shard's part of a budget: bytes of ``memory``, ``rate`` in rows a second, or
+    its ``speed``: the part of a core's time that it has, if the rate is to be measured;
+    ``fanout``, the results that one new row may make."""
+
+    overflow: str
+    memory: int | None = None
+    rate: float | None = None
+    speed: float | None = None
+    fanout: int | None = None
+
+    def shared(self, before: int, now: int) -> ShardBudget:
+        """A shard's part, if ``now`` that many shards share what was divided by ``before``."""
+        ratio = before / now
+        return replace(
+            self,
+            memory=None if self.memory is None else self.memory * before // now,
+            rate=None if self.rate is None else self.rate * ratio,
+            speed=None if self.speed is None else min(1.0, self.speed * ratio),
+        )
+
+
+def shard_budget(budget: Budget, shards: int, cores: int | None) -> ShardBudget:
+    """What one shard may use of what the query may: shards are alike, and may all be
+    at work at once."""
+    measured = budget.rate == "measured"
+    return ShardBudget(
+        overflow=budget.overflow,
+        memory=None if budget.memory is None else int(budget.memory) // shards,
+        rate=None if budget.rate is None or measured else float(budget.rate) / shards,
+        speed=min(1.0, (cores or shards) / shards) if measured else None,
+        fanout=budget.fanout,
+    )

@@ -7,6 +7,8 @@ from typing import Literal, get_args
 
 from watersmeet.errors import PlanError
 
+#: What ``on`` and ``where`` call a table that has no name of its own.
+TABLE_NAME = "table"
 #: In which order a stream's rows may come, by their keys.
 Arrival = Literal["clustered", "ordered"]
 ARRIVALS: tuple[str, ...] = get_args(Arrival)

@@ -2,7 +2,7 @@
 
 Invariant: the set is the union of its recent codes and its segments. The recent ones are a small
 value in the store, written again when it changes. A segment holds one
-:class:`~watersmeet.state.keyset.KeySet`, a row for each range. It is immutable, and is stored,
+:class:`~watersmeet.segments.keyset.KeySet`, a row for each range. It is immutable, and is stored,
 cached and opened as segments of a stream's rows are (:mod:`watersmeet.state.window`).
 
 Rule: when the recent codes take more than :data:`RECENT` ranges, they become a segment. Segments
@@ -24,10 +24,10 @@ import numpy as np
 
 from watersmeet.rows.columns import Bools, Ints
 from watersmeet.rows.shard import Shard
+from watersmeet.segments.keyset import KeySet
+from watersmeet.segments.segment import Segment
 from watersmeet.state import compaction
-from watersmeet.state.keyset import KeySet
 from watersmeet.state.manifest import Entry
-from watersmeet.state.segment import Segment
 from watersmeet.state.shard import ShardState
 from watersmeet.state.window import Window
 

@@ -1,8 +1,8 @@
 """The segments that a step has open, within a limit of memory.
 
-Invariant: open segments take at most the limit, or there is only one of them. So what a step has
-in memory does not grow with what it is given, nor with what is stored. What is made of their rows
-for searches counts (:meth:`watersmeet.state.segment.Segment.kept`): of a narrow row, it takes more
+Invariant: open segments take at most the limit, or there is only one of them. So what a step has in
+memory does not grow with what it is given, nor with what is stored. What is made of their rows for
+searches counts (:meth:`watersmeet.segments.segment.Segment.kept`): of a narrow row, it takes more
 than the row itself.
 
 Rule: the least recently used segments are evicted first. An evicted segment is opened again when
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from watersmeet.state.segment import Segment
+from watersmeet.segments.segment import Segment
 
 #: Segments, new rows and results are handled in pieces of one sixteenth of the memory.
 _PIECES = 16

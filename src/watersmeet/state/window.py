@@ -24,13 +24,13 @@ import pyarrow as pa
 from watersmeet.rows.columns import Bools, concat, times_of
 from watersmeet.rows.ipc import decode, encode
 from watersmeet.rows.widths import sliced
+from watersmeet.segments.segment import Segment
 from watersmeet.state import compaction
 from watersmeet.state.bitmaps import Bitmaps
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.manifest import Entry, total_memory, total_rows
 from watersmeet.state.memory import OpenSegments
 from watersmeet.state.part_names import PartNames, segment_id
-from watersmeet.state.segment import Segment
 from watersmeet.state.store import Store
 from watersmeet.state.write_buffer import LIMIT, WriteBuffer
 

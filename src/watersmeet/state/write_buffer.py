@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from watersmeet.segments.segment import Segment
 from watersmeet.state.cache import SegmentCache
-from watersmeet.state.segment import Segment
 from watersmeet.state.store import Store
 
 #: A part of at least this many bytes is written at once. And the buffer is full when the segments

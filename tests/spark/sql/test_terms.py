@@ -18,9 +18,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.spark.sql.test_where import setting
-from watersmeet.rows.bounds import Bounds
-from watersmeet.rows.overlaps import Comparison, Span, overlaps_of
-from watersmeet.rows.terms import Equality, Gap, Term
+from watersmeet.conditions.bounds import Bounds
+from watersmeet.conditions.overlaps import Comparison, Span, overlaps_of
+from watersmeet.conditions.terms import Equality, Gap, Term
 from watersmeet.spark.sql import translate
 
 pytestmark = pytest.mark.spark

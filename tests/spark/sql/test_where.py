@@ -17,9 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from watersmeet.conditions.predicate import SqlPredicate
+from watersmeet.conditions.terms import conjunction
 from watersmeet.errors import PredicateError
-from watersmeet.rows.predicate import SqlPredicate
-from watersmeet.rows.terms import conjunction
 from watersmeet.spark import sql as where
 from watersmeet.spark.sql.analysis import GUIDE, SUPPORTED
 

@@ -19,9 +19,9 @@ import pyarrow as pa
 import pytest
 
 from watersmeet.rows.columns import CODE
+from watersmeet.segments.segment import Segment
 from watersmeet.state import cache as module
 from watersmeet.state.cache import SegmentCache, eviction, file
-from watersmeet.state.segment import Segment
 
 PAGE = 4096
 

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from itertools import permutations
 
 from watersmeet import durations
+from watersmeet.plan.crowding import crowding
 from watersmeet.plan.event_time import suggested, unmatched_without_time
 from watersmeet.plan.explain.tree import Node
-from watersmeet.plan.join import JoinPlan
-from watersmeet.plan.policy import crowding
-from watersmeet.spec.equi import EquiSpec
-from watersmeet.spec.join import GREATEST, JoinSpec
+from watersmeet.spec.join import JoinSpec
 from watersmeet.spec.output import EVENT_TIME
 from watersmeet.spec.stream import StreamSpec
+from watersmeet.spec.windowed import GREATEST, WindowedSpec
 
 _SECOND = 1_000_000
 #: The rows a second for which numbers are given where none was declared.
@@ -52,7 +51,7 @@ def watermark(spec: JoinSpec) -> list[Node]:
     ]
 
 
-def waiting(spec: JoinSpec) -> list[Node]:
+def waiting(spec: WindowedSpec) -> list[Node]:
     """What becomes of the last unmatched rows."""
     if not spec.timers:
         return []
@@ -66,7 +65,7 @@ def waiting(spec: JoinSpec) -> list[Node]:
     ]
 
 
-def _flush(spec: JoinSpec) -> list[Node]:
+def _flush(spec: WindowedSpec) -> list[Node]:
     """How the last unmatched rows of a finite input are made to leave."""
     windows = [window for window in spec.windows if window is not None]
     if not windows or not all(stream.time for stream in spec.streams):
@@ -85,12 +84,12 @@ def _flush(spec: JoinSpec) -> list[Node]:
     ]
 
 
-def _for_others(spec: JoinSpec) -> str:
+def _for_others(spec: WindowedSpec) -> str:
     further = durations.format(spec.further)
     return f", {further} of it for a join that follows" if spec.further else ""
 
 
-def event_time(spec: JoinSpec) -> Node:
+def event_time(spec: WindowedSpec) -> Node:
     if spec.carries_event_time:
         use = (
             "works with windowed aggregation in the same query"
@@ -113,14 +112,14 @@ def event_time(spec: JoinSpec) -> Node:
         if lacking is not None:
             nodes.append(Node(f"WARNING: {lacking}"))
         return Node(f"event time: carried on as `{EVENT_TIME}`, {whose}; {use}", nodes)
-    if spec.how == "inner":
+    if spec.how.combines and not spec.how.needs_proof:
         untimed = ", ".join(stream.name for stream in spec.streams if stream.time is None)
         return Node(f"event time: not carried on, as there is no time in: {untimed}")
     if not spec.streaming:
         return Node(f"event time: no `{EVENT_TIME}`; event_time='{suggested(spec)}' adds it")
     why = (
         "a row may find its first match long after its own time"
-        if spec.how == "semi"
+        if spec.how.emits_first_match
         else "an unmatched row is emitted only when the watermark has passed its time"
     )
     return Node(
@@ -129,9 +128,22 @@ def event_time(spec: JoinSpec) -> Node:
     )
 
 
-def crowded(plan: JoinPlan) -> list[Node]:
+def unbounded(spec: WindowedSpec) -> list[str]:
+    """A warning, if nothing bounds the state."""
+    if not spec.unbounded:
+        return []
+    first, *others = (stream.name for stream in spec.streams)
+    every = " and of ".join(others)
+    if spec.how.emits_first_match:
+        grows = f"every row of {first} that has not matched, and every row of {every},"
+    else:
+        grows = f"every row of {first} and of {every}"
+    return [f"WARNING: unbounded state: {grows} is kept for ever; nothing removes it."]
+
+
+def crowded(spec: JoinSpec, shards: int, cores: int | None) -> list[Node]:
     """A warning, if there are far too many shards."""
-    found = crowding(plan.policy.shards, plan.policy.cores) if plan.spec.streaming else None
+    found = crowding(shards, cores) if spec.streaming else None
     return [] if found is None else [Node(f"WARNING: {found}")]
 
 
@@ -151,7 +163,7 @@ def expected_rows(spec: JoinSpec, stream: StreamSpec, window: int) -> str:
     return f"{rows:,} rows ({rate:,g} rows/s x {kept})"
 
 
-def window_terms(spec: JoinSpec) -> list[str]:
+def window_terms(spec: WindowedSpec) -> list[str]:
     """What the windows say about each two streams.
 
     T - time(i) <= W(i) with T the greatest time is, pair by pair, time(j) - time(i) <= W(i). In a
@@ -159,13 +171,13 @@ def window_terms(spec: JoinSpec) -> list[str]:
     terms = []
     for early, late in permutations(range(len(spec.streams)), 2):
         window = spec.windows[early]
-        if window is not None and (spec.how != "left" or 0 in (early, late)):
+        if window is not None and (not spec.how.centred or 0 in (early, late)):
             times = f"{time_of(spec.streams[late])} - {time_of(spec.streams[early])}"
             terms.append(f"{times} <= {durations.format(window)}")
     return terms
 
 
-def in_words(spec: JoinSpec) -> list[Node]:
+def in_words(spec: WindowedSpec) -> list[Node]:
     """Windows of two streams, as seen from a row of the first one: which is easy to invert."""
     if len(spec.streams) > 2:
         return []
@@ -180,7 +192,7 @@ def in_words(spec: JoinSpec) -> list[Node]:
     ]
 
 
-def keys(spec: EquiSpec) -> Node:
+def keys(spec: JoinSpec) -> Node:
     """What must be equal, and as which type it is compared."""
     return Node(
         "keys (a null matches nothing)",
@@ -191,7 +203,7 @@ def keys(spec: EquiSpec) -> Node:
     )
 
 
-def _key(spec: EquiSpec, names: Sequence[str], common: str) -> str:
+def _key(spec: JoinSpec, names: Sequence[str], common: str) -> str:
     own = [
         (f"{stream.name}.{name}", stream.column(name).type)
         for stream, name in zip(spec.streams, names, strict=True)
@@ -201,12 +213,18 @@ def _key(spec: EquiSpec, names: Sequence[str], common: str) -> str:
     return ", ".join(f"{column} ({type})" for column, type in own) + f": compared as {common}"
 
 
-def fan_out(spec: JoinSpec, limited: str) -> list[Node]:
+def fan_out(spec: WindowedSpec, limited: str) -> list[Node]:
     """What a budget's limit means; ``limited`` is what it counts."""
     budget = spec.budget
     if budget is None or budget.fanout is None:
         return []
-    if spec.how in ("semi", "anti"):
+    if not spec.how.combines:
         return [Node(f"fan-out: no limit, as a row comes once at most ({spec.how} join)")]
     fate = "the query stops" if budget.overflow == "fail" else "the rest is left out"
     return [Node(f"fan-out: at most {budget.fanout:,} {limited}; beyond that, {fate}")]
+
+
+def reading(lines: Sequence[str]) -> list[Node]:
+    """Which parts of the condition were recognised as a key or as windows, and which are
+    evaluated; nothing, if all are."""
+    return [Node("read from where", [Node(line) for line in lines])] if lines else []

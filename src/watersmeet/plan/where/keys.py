@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from watersmeet.conditions.terms import ColumnOf, Equality, Term
 from watersmeet.plan.types import may_be_key
-from watersmeet.rows.terms import ColumnOf, Equality, Term
 from watersmeet.spec.stream import StreamSpec
 
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from watersmeet.conditions.predicate import AllOf, Predicate
+from watersmeet.conditions.terms import Term, conjunction
 from watersmeet.errors import PredicateError
 from watersmeet.plan.backend import Backend
 from watersmeet.plan.join import Condition, all_of, conditions_of, join_type, texts_of
-from watersmeet.plan.keys import Keys
 from watersmeet.plan.predicates import bound
 from watersmeet.plan.streams import check_streams, with_time
 from watersmeet.plan.where.keys import FoundKeys, find_keys
 from watersmeet.plan.where.windows import FoundWindows, find_windows
-from watersmeet.rows.predicate import AllOf, Predicate
-from watersmeet.rows.terms import Term, conjunction
+from watersmeet.spec.join_type import JoinType
 from watersmeet.spec.predicate import PredicateFunction
 from watersmeet.spec.stream import StreamSpec
 
@@ -27,7 +27,7 @@ class Matching:
     ``reading`` says what was made of each part of the condition. ``unlimited`` are the differences
     of times that it does not limit, if it limits others."""
 
-    on: Keys | Mapping[str, Keys] | None
+    on: object
     within: object
     where: tuple[Condition, ...] | None = None
     terms: tuple[Term, ...] = ()
@@ -47,7 +47,7 @@ def read_where(
     streams: Sequence[StreamSpec],
     backend: Backend,
     *,
-    on: Keys | Mapping[str, Keys] | None,
+    on: object,
     within: object,
     where: object,
     how: object,
@@ -68,7 +68,7 @@ def read_conditions(
     streams: Sequence[StreamSpec],
     backend: Backend,
     *,
-    on: Keys | Mapping[str, Keys] | None,
+    on: object,
     within: object,
     conditions: Sequence[Condition],
 ) -> Matching:
@@ -91,8 +91,8 @@ def read_conditions(
     )
 
 
-def _check_one_match(count: int, how: str, conditions: Sequence[Condition]) -> None:
-    if count > 2 and how == "left":
+def _check_one_match(count: int, how: JoinType, conditions: Sequence[Condition]) -> None:
+    if count > 2 and how.centred:
         shown = all_of(texts_of(conditions))
         raise PredicateError(
             f"where={shown!r} with how='left' of {count} streams: it would not be clear which "

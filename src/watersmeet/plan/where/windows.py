@@ -20,7 +20,7 @@ from datetime import timedelta
 from itertools import permutations, product
 
 from watersmeet import durations
-from watersmeet.rows.terms import Gap, Term
+from watersmeet.conditions.terms import Gap, Term
 from watersmeet.spec.stream import StreamSpec
 
 #: D(j, i), by (j, i); infinite where nothing limits the difference.

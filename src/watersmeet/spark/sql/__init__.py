@@ -26,7 +26,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
-from watersmeet.rows.terms import Term
+from watersmeet.conditions.terms import Term
 from watersmeet.spark.sql.analysis import analyzed
 from watersmeet.spark.sql.terms import terms_of
 

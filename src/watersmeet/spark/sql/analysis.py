@@ -20,8 +20,8 @@ from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
+from watersmeet.conditions.terms import ColumnOf
 from watersmeet.errors import PredicateError, did_you_mean
-from watersmeet.rows.terms import ColumnOf
 
 #: What `where` knows, as messages name it.
 SUPPORTED = (

@@ -1,4 +1,4 @@
-"""Comparisons by which stored rows can be searched (:mod:`watersmeet.rows.overlaps`).
+"""Comparisons by which stored rows can be searched (:mod:`watersmeet.conditions.overlaps`).
 
 A comparison of a value of one stream with a value of another is one by itself, and is exact if the
 ranks of its type are. Where a side depends on both streams, it may be a sum or a difference, as in
@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from pyspark.sql import types as T
 
-from watersmeet.rows.overlaps import Comparison, Rank
-from watersmeet.rows.terms import ColumnOf
+from watersmeet.conditions.overlaps import Comparison, Rank
+from watersmeet.conditions.terms import ColumnOf
 from watersmeet.spark.sql.nodes import elements, in_order, operand_type, type_of
 from watersmeet.spark.sql.numbers import WIDER
 from watersmeet.spark.sql.ranks import GREATEST, LEAST, hashed, number_rank, ranked

@@ -1,4 +1,4 @@
-"""Which conditions are formulas of numbers (:mod:`watersmeet.rows.formula`)."""
+"""Which conditions are formulas of numbers (:mod:`watersmeet.conditions.formula`)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 from pyspark.sql import types as T
 
-from watersmeet.rows.formula import Formula
-from watersmeet.rows.terms import ColumnOf
+from watersmeet.conditions.formula import Formula
+from watersmeet.conditions.terms import ColumnOf
 from watersmeet.spark.sql.nodes import elements, type_of
 from watersmeet.spark.sql.translation import Translation
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as T
 
-from watersmeet.rows.terms import ColumnOf, Gap
+from watersmeet.conditions.terms import ColumnOf, Gap
 from watersmeet.spark.sql.nodes import elements, in_order, type_of
 from watersmeet.spark.sql.numbers import WIDER
 

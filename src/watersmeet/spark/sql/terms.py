@@ -9,8 +9,8 @@ from typing import Any
 import polars as pl
 from pyspark.sql import types as T
 
-from watersmeet.rows.predicate import SqlPredicate
-from watersmeet.rows.terms import ColumnOf, Equality, Term
+from watersmeet.conditions.predicate import SqlPredicate
+from watersmeet.conditions.terms import ColumnOf, Equality, Term
 from watersmeet.spark.sql.analysis import Condition, fail
 from watersmeet.spark.sql.comparisons import comparisons_of
 from watersmeet.spark.sql.formulas import formula_of

@@ -15,8 +15,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import types as T
 
-from watersmeet.rows.predicate import input_name
-from watersmeet.rows.terms import ColumnOf
+from watersmeet.conditions.predicate import input_name
+from watersmeet.conditions.terms import ColumnOf
 from watersmeet.spark.sql import casts, numbers, semantics, texts, times
 from watersmeet.spark.sql.analysis import Condition, fail, reason, supported, without_spark_log
 from watersmeet.spark.sql.nodes import Handler, computed, elements, of, stored, type_of

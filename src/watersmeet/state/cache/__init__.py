@@ -21,10 +21,10 @@ import errno
 import os
 from dataclasses import dataclass, field
 
+from watersmeet.segments.segment import Segment
 from watersmeet.state.cache.eviction import counts_name, evict, file_name
 from watersmeet.state.cache.file import close_files, read_file, write_file
 from watersmeet.state.cache.folder import cache_folder
-from watersmeet.state.segment import Segment
 
 #: The disk, or this user's share of it, is full.
 _FULL = (errno.ENOSPC, errno.EDQUOT)

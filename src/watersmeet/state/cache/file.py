@@ -24,9 +24,9 @@ from typing import TypeVar
 import pyarrow as pa
 
 from watersmeet.rows import ipc
+from watersmeet.segments.segment import Segment
 from watersmeet.state.cache.checksum import CHECKSUM_BYTES, checksum
 from watersmeet.state.cache.eviction import temporary_affixes
-from watersmeet.state.segment import Segment
 
 #: The time of a file's last use is exact to this many seconds.
 TOUCH_SECONDS = 60

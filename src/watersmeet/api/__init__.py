@@ -1,0 +1,1 @@
+"""The public calls: each family's, and those that describe streams."""

@@ -1,0 +1,160 @@
+"""How an equality join runs: what goals, budgets, tuning and defaults come to, for one run.
+
+A policy is resolved once, when a join is planned. The operator follows it, ``explain`` prints it,
+and nothing works it out again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from watersmeet.cost.engine import Weights, expected, keeping_indexed, keeping_plain
+from watersmeet.cost.multiway import most_selective_first
+from watersmeet.joins.equi.spec import EquiSpec
+from watersmeet.joins.family import Policy
+from watersmeet.spec.budget import ShardBudget, shard_budget
+
+#: For throughput, rows are purged after this number of punctuations (metadata paper, section 6.2).
+PURGE_AFTER = 100
+
+#: Which stream's new rows are processed first, for a goal (multiway paper, section 3.2). In the
+#: paper's experiments and in ours, initial-output-size has given most results at half time.
+DRIVER_FOR = {
+    "throughput": "initial-output-size",
+    "memory": "consumption-rate",
+    "early": "initial-output-size",
+}
+
+
+@dataclass(frozen=True)
+class IndexPolicy:
+    """How a window is stored: with an index at first or without, and whether that may change
+    with what is measured. ``why`` says what it was decided by."""
+
+    indexed: bool
+    adaptive: bool
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """In which order new rows are processed: ``streams`` orders the streams, ``rows`` those of a
+    stream: as they came, or by ``value``, those first that a punctuation is about. ``quota``
+    limits the rows of a stream that are processed in a row; None: all there are."""
+
+    streams: str = "priority"
+    rows: str = "sequential"
+    quota: int | None = None
+
+
+@dataclass(frozen=True)
+class EquiPolicy(Policy):
+    """How an equality join runs.
+
+    ``index[i]`` and ``invalidation`` say how windows are stored and when expired rows leave;
+    ``purge_after`` is the number of punctuations after which rows with closed keys are purged;
+    ``schedule`` is the order in which new rows are processed, and ``probe_orders[i]`` that in which
+    those of stream i probe the other windows until something is measured. ``in_stages``: what is in
+    memory is probed first, what is on disk later.
+    """
+
+    index: tuple[IndexPolicy, ...]
+    invalidation: str
+    purge_after: int
+    schedule: Schedule
+    probe_orders: tuple[tuple[int, ...], ...]
+    budget: ShardBudget | None = None
+    in_stages: bool = False
+
+    def on(self, shards: int) -> EquiPolicy:
+        """The same, on another number of shards: they share the query's budget. (What the rates
+        suggested for a window at first stays: it changes with what is measured.)"""
+        budget = None if self.budget is None else self.budget.shared(self.shards, shards)
+        return replace(self, shards=shards, budget=budget)
+
+    @property
+    def memory(self) -> int | None:
+        """The bytes that a shard may take, if a budget says so."""
+        return None if self.budget is None else self.budget.memory
+
+
+def equi_policy(
+    spec: EquiSpec, *, shards: int, cores: int | None, weights: Callable[[], Weights]
+) -> EquiPolicy:
+    """How an equality join runs on that many shards, of which ``cores`` are stepped side by
+    side, or all, if that is not known; ``weights`` measures the machine, and is called only if
+    something depends on it."""
+    return EquiPolicy(
+        shards=shards,
+        index=_index(spec, shards, weights),
+        invalidation=spec.tuning.invalidation,
+        purge_after=spec.tuning.purge_after or (PURGE_AFTER if spec.goal == "throughput" else 1),
+        schedule=Schedule(
+            streams=_driver(spec), rows="value" if spec.goal == "early" else "sequential"
+        ),
+        probe_orders=_probe_orders(spec),
+        budget=None if spec.budget is None else shard_budget(spec.budget, shards, cores),
+        in_stages=_in_stages(spec),
+        cores=cores,
+    )
+
+
+def _index(spec: EquiSpec, shards: int, weights: Callable[[], Weights]) -> tuple[IndexPolicy, ...]:
+    """How each window is stored, and why."""
+    rates = [stream.rows_per_second for stream in spec.streams]
+    keys = [stream.distinct_keys for stream in spec.streams]
+    directions = expected(
+        [None if rate is None else rate / shards for rate in rates],
+        [None if count is None else count / shards for count in keys],
+        [None if kept is None else (kept + spec.delay) / 1e6 for kept in spec.kept],
+    )
+    policies = []
+    for stream, direction in zip(spec.streams, directions, strict=True):
+        index = spec.tuning.index
+        asked = index[stream.name] if isinstance(index, Mapping) else index
+        if asked != "auto":
+            policies.append(IndexPolicy(indexed=asked == "always", adaptive=False))
+        elif direction is None or not spec.streaming:
+            policies.append(IndexPolicy(indexed=True, adaptive=spec.streaming))
+        else:
+            with_index = keeping_indexed(direction, weights())
+            plain = keeping_plain(direction, weights())
+            why = (
+                f"{with_index / 1e6:.2f} ms a micro-batch with an index, {plain / 1e6:.2f} ms "
+                f"plain, in each shard, for {direction} (declared rates, micro-batches of a second)"
+            )
+            policies.append(IndexPolicy(with_index <= plain, adaptive=True, why=why))
+    return tuple(policies)
+
+
+def _driver(spec: EquiSpec) -> str:
+    """In which order the streams' new rows are processed."""
+    if spec.tuning.driver != "auto":
+        return spec.tuning.driver
+    return "priority" if len(spec.streams) == 2 else DRIVER_FOR[spec.goal]
+
+
+def _probe_orders(spec: EquiSpec) -> tuple[tuple[int, ...], ...]:
+    """The order in which each stream's new rows probe the other windows at first: by what was
+    declared of rates and keys."""
+    rows_per_key = [
+        math.inf
+        if stream.rows_per_second is None or kept is None
+        else stream.rows_per_second * kept / 1e6 / (stream.distinct_keys or 1.0)
+        for stream, kept in zip(spec.streams, spec.kept, strict=True)
+    ]
+    match_rates = [1.0 - math.exp(-rows) for rows in rows_per_key]
+    through = 0 if spec.how.centred else None
+    return tuple(
+        tuple(most_selective_first(driver, match_rates, through=through))
+        for driver in range(len(spec.streams))
+    )
+
+
+def _in_stages(spec: EquiSpec) -> bool:
+    """Is what is in memory probed first, and what is on disk later?"""
+    if spec.budget is None or spec.budget.memory is None or len(spec.streams) != 2:
+        return False
+    return spec.goal == "early" and spec.budget.overflow == "spill"

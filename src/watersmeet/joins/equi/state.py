@@ -1,0 +1,80 @@
+"""What an equality join remembers in one shard: a window for each stream, and what has been
+measured, promised and put off."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from watersmeet.joins.equi.flow import Flow
+from watersmeet.joins.equi.layout import EquiLayout
+from watersmeet.rows.shard import Shard
+from watersmeet.state.cache import SegmentCache
+from watersmeet.state.shard import ShardState
+from watersmeet.state.store import Store
+
+
+@dataclass(frozen=True)
+class Debt:
+    """A probe that was put off: the rows of a ``new`` segment of that ``stream`` have yet to
+    probe those of an ``old`` one of the other. Both are named by their ids."""
+
+    stream: int
+    new: str
+    old: str
+
+
+class EquiState(ShardState):
+    """One shard of an equality join.
+
+    ``settled[i]`` is the time up to which stream i's rows are useless, and its unmatched ones
+    emitted; ``watermark`` is that of the last step, in microseconds; ``flows[i]`` is what has
+    been measured of stream i, and ``service`` the rows a second that steps have managed;
+    ``promises[i]`` are numbers about stream i's closed keys; ``debts`` are the probes of stored
+    segments that were put off, oldest first."""
+
+    def __init__(self, layout: EquiLayout, store: Store, shard: Shard, cache: SegmentCache) -> None:
+        super().__init__(
+            store,
+            cache,
+            shard=shard,
+            fingerprint=layout.fingerprint,
+            lengths=layout.kept,
+            delay=layout.delay,
+            memory=layout.policy.memory,
+        )
+        self._own_watermarks = any(stream.own_watermark for stream in layout.inputs)
+        kept, streams = self.section, len(layout.inputs)
+        self.settled: list[int | None] = kept.get("settled", [None] * streams)
+        self.watermark: int | None = kept.get("watermark")
+        self.flows = [Flow(**flow) for flow in kept.get("flows", [{}] * streams)]
+        self.service: float | None = kept.get("service")
+        self.promises: list[dict[str, int]] = kept.get("promises", [{}] * streams)
+        self.debts = [Debt(**debt) for debt in kept.get("debts", [])]
+        for window, flow in zip(self.windows, self.flows, strict=True):
+            window.indexed = flow.indexed
+
+    @property
+    def waits(self) -> bool:
+        """Rows of a stream with its own watermark are late by the watermark of the step before
+        (see :mod:`.step`), and all shards must judge by the same one. So each takes a step
+        whenever the watermark has moved, also if it stores nothing."""
+        return self._own_watermarks or super().waits
+
+    @property
+    def owing(self) -> set[str]:
+        """The ids of the segments that have debts, new or old."""
+        return {segment for debt in self.debts for segment in (debt.new, debt.old)}
+
+    def commit(self) -> None:
+        owing = self.owing
+        self.section.update(
+            settled=self.settled,
+            watermark=self.watermark,
+            flows=[vars(flow) for flow in self.flows],
+            service=self.service,
+            promises=self.promises,
+            debts=[vars(debt) for debt in self.debts],
+        )
+        self.write(self.settled, fixed=owing)
+        stored = {entry.id for window in self.windows for entry in window.entries}
+        assert owing <= stored, "a segment with debts stays as it is"

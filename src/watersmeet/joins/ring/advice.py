@@ -1,0 +1,134 @@
+"""Advice: would another order of the hops make far fewer partial results, or another number of
+slices serve the goal far better?
+
+The order is fixed for a checkpoint, and so is the number of slices for a run. They were chosen by
+what was declared, or by nothing. What the hops measure tells more. Each hop knows a part of it, and
+hands it on to the next one: one of its shards, as slices are alike. The last hop knows all,
+compares what is with what is best, and notes it in the metrics.
+
+Invariant: what is measured differs when a micro-batch is executed again, but how many bytes it
+takes on its way does not. So it does not decide how a step's input is cut
+(:mod:`watersmeet.spark.query.chunks`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from watersmeet.cost.hop_order import UNKNOWN_SELECTIVITY, Link, Streams
+from watersmeet.cost.slices import CLEARLY, SliceModel
+from watersmeet.joins.ring.layout import RingLayout
+from watersmeet.joins.ring.state import RingState
+
+_TEXT = "text"
+#: Measurements are a text of so many characters for each stream and each condition, filled up with
+#: spaces: more than their numbers can take.
+_ROOM = 256
+#: Another order is worth a word if it makes fewer partial results by this factor.
+_MUCH = 3.0
+
+
+@dataclass
+class Measurements:
+    """What hops have measured so far: of each stream, the new rows of a micro-batch and the rows
+    that are stored; the bytes of a new row; of each condition, by number, its selectivity, and of
+    predicates the seconds that a pair takes."""
+
+    rows: list[float] = field(default_factory=list)
+    stored: dict[str, float] = field(default_factory=dict)
+    row_bytes: float = 0.0
+    selectivity: dict[str, float] = field(default_factory=dict)
+    cost: dict[str, float] = field(default_factory=dict)
+
+    def add(self, state: RingState, holds: Sequence[int], slices: int) -> None:
+        """Add what a shard knows. Its slice is like all others."""
+        for stream in holds:
+            self.stored[str(stream)] = float(state.slice_of(stream).rows * slices)
+        for number, measured in enumerate(state.measured):
+            if measured.selectivity is not None:
+                self.selectivity[str(number)] = measured.selectivity
+                self.cost[str(number)] = measured.seconds / measured.pairs
+
+    def to_batch(self, conditions: int) -> pa.RecordBatch:
+        """The form in which they travel, of a join with so many conditions."""
+        text, room = json.dumps(vars(self)), _ROOM * (len(self.rows) + conditions)
+        assert len(text) <= room, "measurements always take the same number of bytes"
+        return pa.RecordBatch.from_pydict({_TEXT: [text.ljust(room)]})
+
+    @classmethod
+    def from_batch(cls, batch: pa.RecordBatch) -> Measurements:
+        return cls(**json.loads(batch.column(_TEXT)[0].as_py()))
+
+    def streams(self, layout: RingLayout) -> Streams:
+        """What they say about the streams."""
+        conditions = layout.conditions
+        assumed = conditions.shares(UNKNOWN_SELECTIVITY)
+        return Streams(
+            tuple(self.rows),
+            tuple(max(1.0, self.stored[str(stream)]) for stream in range(len(layout.streams))),
+            tuple(
+                Link(streams, self.selectivity.get(str(number), assumed[number]))
+                for number, streams in enumerate(conditions.streams)
+            ),
+        )
+
+    def comparing(self, layout: RingLayout) -> float | None:
+        """T_j: seconds to compare a new row with a stored one, by searches and predicates; None as
+        long as no predicate was measured."""
+        count, shares = len(layout.conditions.predicates), self.selectivity
+        found = 1.0
+        for number in range(count, len(layout.conditions.streams)):
+            found *= shares.get(str(number), 1.0)
+        evaluated = [(self.cost[str(n)], shares[str(n)]) for n in range(count) if str(n) in shares]
+        if not evaluated:
+            return None
+        total = 0.0
+        # Those first that reject most for their time: so they are applied.
+        for cost, share in sorted(evaluated, key=lambda each: (each[1] - 1) / max(each[0], 1e-12)):
+            total += found * cost
+            found *= share
+        return total
+
+
+def better_slices(measured: Measurements, layout: RingLayout) -> tuple[int, str] | None:
+    """A number of slices that serves the goal far better, and why; None if none does."""
+    policy = layout.policy
+    known, comparing = policy.expected_slices, measured.comparing(layout)
+    if known is None or comparing is None or len(measured.stored) < len(layout.streams):
+        return None
+    model = SliceModel.of(
+        measured.streams(layout),
+        policy.order,
+        known.weights,
+        comparing=comparing,
+        row_bytes=measured.row_bytes,
+    )
+    if not model.drivers:
+        return None
+    best = model.best(policy.goal, most=policy.shards)
+    gain = model.gain(policy.goal, policy.slices, best)
+    if gain < CLEARLY:
+        return None
+    what = "give results in a shorter time" if policy.goal == "early" else "give more results"
+    times = model.times
+    return best, (
+        f"as measured, {best} slices would {what} than {policy.slices}, by a factor of {gain:.1f}: "
+        f"{times.T_j * 1e6:,.2g} us to compare two rows, {times.T_s * 1e6:,.2g} us to send a row "
+        f"of {measured.row_bytes:,.0f} bytes to a slice"
+    )
+
+
+def better_order(
+    measured: Measurements, layout: RingLayout
+) -> tuple[tuple[int, ...], float] | None:
+    """An order that makes far fewer partial results, and by which factor; None if none does."""
+    streams = measured.streams(layout)
+    best = streams.best_order(crossing=True)
+    now, then = (sum(streams.partial_results(order)) for order in (layout.policy.order, best))
+    if now <= _MUCH * max(then, 1.0):
+        return None
+    return best, now / max(then, 1.0)

@@ -1,0 +1,159 @@
+"""What the ring join's operators know of the join: how its rows are stored, what follows from the
+spec, and the policy it runs by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from watersmeet import durations
+from watersmeet.conditions.conjunction import Conditions
+from watersmeet.joins.ring.policy import RingPolicy
+from watersmeet.joins.ring.spec import RingSpec
+from watersmeet.rows.columns import TIME
+from watersmeet.rows.input_layout import InputLayout, needed
+from watersmeet.rows.layout import RowLayout, keyless_layout
+from watersmeet.rows.output import Output, sources
+from watersmeet.spec.join_type import JoinType
+from watersmeet.state.fingerprint import STORED, STREAMS, facts_of, fingerprint_of
+from watersmeet.state.memory import piece_of
+
+#: Facts of the fingerprint: the order of the hops, if there are more than two streams, and the hop
+#: whose state it is.
+ORDER = "order of the hops"
+HOP = "hop"
+
+
+@dataclass(frozen=True)
+class RingStream(InputLayout):
+    """One stream as the operators see it, with how long a row waits for a later one, and whether
+    the stream brought a watermark of its own."""
+
+    window: int | None
+    own_watermark: bool
+
+
+@dataclass(frozen=True)
+class RingLayout:
+    """All that the operators need to know. ``preserved[i]``: does an unmatched row of stream i
+    appear in the result? ``marked`` is the stream of whose rows the join must know whether they
+    have matched, if any; ``timers``: is a shard stepped again when the watermark moves?"""
+
+    streams: tuple[RingStream, ...]
+    how: JoinType
+    preserved: tuple[bool, ...]
+    marked: int | None
+    output: Output
+    conditions: Conditions
+    delay: int
+    fingerprint: str
+    timers: bool
+    policy: RingPolicy
+
+    def on(self, shards: int, *, reach: int = 0) -> RingLayout:
+        """The same join, on another number of shards, of which so many are reached at least."""
+        policy = self.policy.on(shards, reach=reach)
+        output = replace(self.output, limit=piece_of(policy.memory))
+        return replace(self, policy=policy, output=output)
+
+    @property
+    def piece(self) -> int | None:
+        """The bytes that are handled at a time, if a budget limits them."""
+        return piece_of(self.policy.memory)
+
+    @property
+    def windowed(self) -> bool:
+        """Do times decide about matches? Then a row without one matches nothing."""
+        return any(stream.window is not None for stream in self.streams)
+
+    @property
+    def own_watermarks(self) -> bool:
+        """Is there a stream that brought a watermark of its own?"""
+        return any(stream.own_watermark for stream in self.streams)
+
+    def home_only(self, stream: int) -> tuple[str, ...]:
+        """The stored columns that no condition reads: only the result needs them."""
+        stored = self.streams[stream].rows.stored
+        read = {stored[name] for name in self.conditions.columns(stream)}
+        return tuple(name for name in stored.values() if name not in read and name != TIME)
+
+
+def lay_out(
+    spec: RingSpec,
+    policy: RingPolicy,
+    conditions: Conditions,
+    *,
+    schemas: Sequence[pa.Schema],
+    output: pa.Schema,
+) -> RingLayout:
+    """How rows are stored and results are made of them. ``schemas`` are the streams' own columns,
+    ``output`` the result's, in canonical Arrow types."""
+    layouts = stored_rows(spec, conditions)
+    return RingLayout(
+        streams=tuple(
+            RingStream(
+                stream.name,
+                rows,
+                {field.name: field.type for field in schema},
+                window,
+                stream.watermarked,
+            )
+            for stream, rows, schema, window in zip(
+                spec.streams, layouts, schemas, spec.windows, strict=True
+            )
+        ),
+        how=spec.how,
+        preserved=spec.preserved,
+        marked=spec.marked,
+        output=Output(
+            output, sources(spec.output, layouts), exact=False, limit=piece_of(policy.memory)
+        ),
+        conditions=conditions,
+        delay=spec.delay,
+        fingerprint=fingerprint(spec, policy, layouts),
+        timers=spec.timers,
+        policy=policy,
+    )
+
+
+def stored_rows(spec: RingSpec, conditions: Conditions) -> list[RowLayout]:
+    """How each stream's rows are stored: with the columns that the result or a condition needs."""
+    return [
+        keyless_layout(
+            stream,
+            needed=needed(spec, position, conditions.columns(position)),
+            identified=position == spec.marked,
+        )
+        for position, stream in enumerate(spec.streams)
+    ]
+
+
+def fingerprint(spec: RingSpec, policy: RingPolicy, layouts: Sequence[RowLayout]) -> str:
+    """What of a query must not change while its checkpoint lives. Delays, predicates and the
+    number of slices may: they decide about rows to come. (But a predicate that reads other columns
+    needs rows that were stored with them.) Windows may too, unless a row that was emitted as
+    unmatched could match after all."""
+    names = [stream.name for stream in spec.streams]
+    facts: dict[str, str | list[str]] = {
+        "join type": f"{spec.how}, without a key",
+        STREAMS: ", ".join(names),
+    }
+    for stream, window, layout in zip(spec.streams, spec.windows, layouts, strict=True):
+        facts[f"time of {stream.name}"] = stream.time or "none"
+        facts[f"columns of {stream.name}"] = [f"{c.name} {c.type}" for c in stream.columns]
+        facts[f"{STORED}columns of {stream.name}"] = sorted(layout.stored)
+        if any(spec.preserved):
+            length = "none" if window is None else durations.format(window)
+            facts[f"window of {stream.name}"] = length
+    if len(names) > 2:
+        facts[ORDER] = [names[stream] for stream in policy.order]
+    if spec.hold:
+        facts["Spark's watermark held back by"] = durations.format(spec.hold)
+    return fingerprint_of(facts)
+
+
+def of_hop(fingerprint: str, number: int, count: int) -> str:
+    """The fingerprint of the state of one of so many hops."""
+    return fingerprint_of({**facts_of(fingerprint), HOP: f"{number + 1} of {count}"})

@@ -1,0 +1,384 @@
+"""One hop of a ring join, one step at a time.
+
+**Result.** Rows of all streams match if the predicates hold and, with T the greatest of their
+times, T - time <= W for each of them, W its stream's window.
+
+**Slices.** The stored rows of a stream are cut into disjoint slices, one a shard. A row is stored
+in one of them, its *home*, which follows from a hash of its content, by count where contents are
+equal (:mod:`watersmeet.rows.dealing`): so slices are even, whatever the times, and a step that is
+run again stores the same rows. What probes goes to all slices. A slice is one window of
+:mod:`watersmeet.state`: it expires segment by segment.
+
+**Each combination once.** :mod:`.chain` says who sees whose new rows. Within a step: rows that see
+no new rows of a stream probe the segments that were there before the step; rows that see them wait
+(:mod:`.waiting`) until the step has stored all of its new rows.
+
+**Who is late** is decided in the first hop alone, by the watermark of the micro-batch, which all
+shards know. Rows of a stream that brought its own watermark are judged by that of the step before:
+so every shard of the first hop is stepped whenever the watermark moves, also if it stores nothing.
+
+**What expires.** As in any join: a row is useless when time + W <= watermark, after all new rows of
+the micro-batch have probed it. That same moment proves a preserved row unmatched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from watersmeet.joins.operator import END_OF_TIME, Operator, count_windows
+from watersmeet.joins.ring.advice import Measurements, better_order, better_slices
+from watersmeet.joins.ring.counters import RingCounters
+from watersmeet.joins.ring.hops import RESULTS, HopLayout, Inlet
+from watersmeet.joins.ring.layout import RingLayout
+from watersmeet.joins.ring.marks import NewRows, finds, found_rows
+from watersmeet.joins.ring.search.probe import Matches, Probe
+from watersmeet.joins.ring.search.probing import Probing
+from watersmeet.joins.ring.state import RingState
+from watersmeet.rows.columns import HOME, TIME, times_of
+from watersmeet.rows.output import Side
+from watersmeet.rows.shard import Shard
+from watersmeet.rows.spill import WaitingRows
+from watersmeet.rows.widths import sliced
+from watersmeet.segments.segment import Segment
+from watersmeet.state.cache import SegmentCache
+from watersmeet.state.manifest import Entry
+from watersmeet.state.store import Store
+
+#: Rows that wait for the end of a step take at most this many bytes in memory.
+WAITING_BYTES = 256 << 20
+
+
+class RingHop(Operator[RingState, RingCounters, Any]):
+    """The operator of one hop. It holds no state of its own: see :class:`RingState`."""
+
+    def __init__(self, layout: RingLayout, hop: HopLayout) -> None:
+        self.layout = layout
+        self.hop = hop
+        self.inputs = [inlet.name for inlet in hop.inlets]
+        self.output = layout.output.schema
+
+    @property
+    def counted(self) -> list[str]:
+        return [stream.name for stream in self.layout.streams]
+
+    @property
+    def chunk_bytes(self) -> int | None:
+        return self.layout.piece
+
+    def counters(self) -> RingCounters:
+        return RingCounters.zero(len(self.layout.streams))
+
+    def open(self, store: Store, shard: Shard, cache: SegmentCache) -> RingState:
+        return RingState(self.layout, self.hop, store, shard, cache)
+
+    def step(
+        self,
+        chunks: Iterable[Sequence[pa.RecordBatch | None]],
+        watermark: int | None,
+        state: RingState,
+        counters: RingCounters,
+    ) -> Iterator[Any]:
+        """Results of one micro-batch, or what goes to the inputs of the next hop."""
+        step = HopStep(self.layout, self.hop, state, counters)
+        yield from step.results(chunks, watermark)
+
+    def finish(self, state: RingState, counters: RingCounters) -> Iterator[Any]:
+        """Time ends: emit what is unmatched."""
+        yield from HopStep(self.layout, self.hop, state, counters).advance(END_OF_TIME)
+
+    def report(self, state: RingState, counters: RingCounters) -> None:
+        count_windows(state, counters, self.hop.holds)
+        for stream, window, settled in zip(
+            self.hop.holds, state.windows, state.settled, strict=True
+        ):
+            if self.layout.preserved[stream]:
+                counters.streams[stream].unproven = window.unmarked(settled)
+
+
+class HopStep:
+    """One step of a hop in one shard."""
+
+    def __init__(
+        self, layout: RingLayout, hop: HopLayout, state: RingState, counters: RingCounters
+    ) -> None:
+        self._layout = layout
+        self._hop = hop
+        self._state = state
+        self._counters = counters
+        self._probe = Probe(layout, state, counters)
+        windows = list(zip(hop.holds, state.windows, strict=True))
+        self._older: dict[int, list[Entry]] = {s: list(window.entries) for s, window in windows}
+        self._stored: dict[int, list[Entry]] = {stream: [] for stream in hop.holds}
+        limit = WAITING_BYTES if layout.piece is None else layout.piece
+        self._waiting = [WaitingRows(limit) for _ in hop.inlets]
+        self._arrived = [0] * len(layout.streams)
+        self._received = self._bytes = 0
+        self._measured: Measurements | None = None
+
+    def results(
+        self, chunks: Iterable[Sequence[pa.RecordBatch | None]], watermark: int | None
+    ) -> Iterator[Any]:
+        """What the step emits or hands on."""
+        self._state.check_reach(watermark)
+        for chunk in chunks:
+            for number, rows in enumerate(chunk):
+                if rows is not None and len(rows):
+                    yield from self._take(number, rows, watermark)
+        for inlet, waiting in zip(self._hop.inlets, self._waiting, strict=True):
+            for rows in waiting.leave():
+                if inlet.marks:
+                    yield from self._mark(inlet, rows)
+                elif inlet.probes is not None:
+                    entries = self._older[inlet.probes] + self._stored[inlet.probes]
+                    yield from self._probed(inlet, rows, entries)
+        self._probe.finish()
+        yield from self._advised()
+        if watermark is not None:
+            yield from self.advance(watermark)
+            self._state.watermark = watermark
+
+    # -- what comes in ----------------------------------------------------------------
+
+    def _take(self, number: int, rows: pa.RecordBatch, watermark: int | None) -> Iterator[Any]:
+        """Store rows, hand them on and let them probe, as their input says."""
+        inlet, home = self._hop.inlets[number], rows
+        if inlet.measurements:
+            self._measured = Measurements.from_batch(rows)
+        if inlet.new:
+            rows, home = self._admitted(inlet.streams[0], rows, watermark)
+        if inlet.stored:
+            yield from self._store(inlet.streams[0], home)
+        if inlet.onward is not None:
+            yield from self._pass_on(inlet, home)
+        if inlet.new:
+            rows = self._matchable(rows)
+        if inlet.sees_new or inlet.marks:
+            self._waiting[number].add(rows)
+        elif inlet.probes is not None:
+            yield from self._probed(inlet, rows, self._older[inlet.probes])
+
+    def _admitted(
+        self, stream: int, rows: pa.RecordBatch, watermark: int | None
+    ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        """The new rows that are not late, and those of them whose home is here. All are counted
+        at home."""
+        given, count = self._layout.streams[stream], self._counters.streams[stream]
+        judged = self._state.watermark if given.own_watermark else watermark
+        on_time = _on_time(rows, judged)
+        home = pa.array(np.ones(len(rows), dtype=np.bool_))
+        slices = self._layout.policy.slices
+        if HOME in rows.schema.names:
+            home, slices = rows.column(HOME), 1
+            rows = rows.drop_columns([HOME])
+        self._arrived[stream] += len(rows) * slices
+        self._received, self._bytes = self._received + len(rows), self._bytes + rows.nbytes
+        count.rows += _true(home)
+        count.late += _true(pc.and_(home, pc.invert(on_time)))
+        here = rows.filter(pc.and_(home, on_time))
+        count.unmatchable += len(here) - len(self._matchable(here))
+        return rows.filter(on_time), here
+
+    def _matchable(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows that can match: where times decide, those that have one."""
+        untimed = not self._layout.windowed or TIME not in rows.schema.names
+        if untimed or not rows.column(TIME).null_count:
+            return rows
+        return rows.filter(rows.column(TIME).is_valid())
+
+    def _store(self, stream: int, rows: pa.RecordBatch) -> Iterator[Any]:
+        """Store rows; those that can match nothing are emitted at once, if they are preserved."""
+        matchable = self._matchable(rows)
+        if len(matchable) < len(rows) and self._layout.preserved[stream]:
+            alone = np.flatnonzero(rows.column(TIME).is_null().to_numpy(zero_copy_only=False))
+            yield from self._emitted(self._layout.output.alone(stream, rows, alone))
+        for part in self._parts(matchable):
+            entry = self._state.slice_of(stream).add(Segment.of(part))
+            if entry is not None:
+                self._stored[stream].append(entry)
+            self._state.check_memory()
+
+    def _parts(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The rows, in parts that a memory budget has room for."""
+        limit = self._layout.piece
+        return iter([rows]) if limit is None else sliced(rows, limit)
+
+    def _pass_on(self, inlet: Inlet, rows: pa.RecordBatch) -> Iterator[Any]:
+        """Rows and partial results on their way to a later hop, or to the result."""
+        if inlet.new and not self._layout.preserved[inlet.streams[0]]:
+            rows = self._matchable(rows)
+        if inlet.onward == RESULTS:
+            sides, at = Probing.of(rows, inlet.streams, None).sides, np.arange(len(rows))
+            yield from self._combined({stream: (side, at) for stream, side in sides.items()})
+        elif len(rows):
+            yield inlet.onward, rows
+
+    # -- what is found ----------------------------------------------------------------
+
+    def _probed(
+        self, inlet: Inlet, rows: pa.RecordBatch, entries: Sequence[Entry]
+    ) -> Iterator[Any]:
+        """What probing rows find in stored segments."""
+        assert inlet.probes is not None, f"{inlet.name} probes nothing"
+        probing = Probing.of(rows, inlet.streams, self._layout.streams[inlet.streams[0]].window)
+        matched = None
+        if inlet.reports_back and not self._layout.how.combines:
+            matched = np.zeros(len(rows), dtype=np.bool_)
+        for matches in self._probe.matches(probing, inlet.probes, entries, once=matched):
+            if matched is not None:
+                matched[matches.mine] = True
+            elif inlet.found == RESULTS:
+                yield from self._matched(probing, inlet.probes, matches)
+            else:
+                yield from self._handed_on(inlet, probing, inlet.probes, matches)
+        if matched is not None and matched.any():
+            yield inlet.found, finds(probing, inlet.streams[0], np.flatnonzero(matched))
+
+    def _handed_on(
+        self, inlet: Inlet, probing: Probing, stream: int, matches: Matches
+    ) -> Iterator[Any]:
+        """Partial results, for the next hop."""
+        window, rows = self._layout.streams[stream].window, matches.stored.rows
+        for piece in self._layout.output.pieces(matches.sides(probing, stream)):
+            mine, theirs = piece[inlet.streams[0]][1], piece[stream][1]
+            self._counters.partial += len(mine)
+            if inlet.reports_back:
+                yield inlet.found, finds(probing, inlet.streams[0], mine, rows, theirs)
+            else:
+                yield inlet.found, probing.joined(mine, stream, rows, theirs, window)
+
+    def _matched(self, probing: Probing, stream: int, matches: Matches) -> Iterator[Any]:
+        """Results, and what the join must remember of the stored rows in them."""
+        window, rows = self._state.slice_of(stream), matches.stored.rows
+        if not self._layout.how.combines:
+            first = np.unique(matches.theirs)
+            if self._layout.how.emits_first_match:
+                yield from self._emitted(self._layout.output.alone(stream, rows, first))
+            window.discard(matches.entry, first)
+            return
+        yield from self._combined(matches.sides(probing, stream))
+        if stream == self._layout.marked:
+            window.mark(matches.entry, matches.theirs)
+
+    def _mark(self, inlet: Inlet, batch: pa.RecordBatch) -> Iterator[Any]:
+        """What new rows have found in the hop before."""
+        marked, other = inlet.streams
+        window, output, new = self._state.slice_of(marked), self._layout.output, self._new_rows
+        if not self._layout.how.combines:
+            for entry, positions in new.marked(batch):
+                if self._layout.how.emits_first_match:
+                    rows, gone = window.open(entry).rows, window.gone(entry)
+                    first = positions[~gone[positions]]
+                    yield from self._emitted(output.alone(marked, rows, first))
+                window.discard(entry, positions)
+            return
+        found = found_rows(batch)
+        for side, at in new.sides(batch):
+            yield from self._combined({marked: side, other: (found, at)})
+        for entry, positions in new.marked(batch):
+            window.mark(entry, positions)
+
+    @cached_property
+    def _new_rows(self) -> NewRows:
+        """What the step has stored of the marked stream; asked for when it has stored all."""
+        [marked] = self._hop.holds
+        return NewRows(self._state.slice_of(marked), self._stored[marked])
+
+    def _combined(self, sides: dict[int, Side]) -> Iterator[pa.RecordBatch]:
+        """Results, in pieces."""
+        for piece in self._layout.output.pieces(sides):
+            yield from self._emitted(self._layout.output.rows(piece))
+
+    def _emitted(self, results: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same results, counted as they pass."""
+        for batch in results:
+            self._counters.results += len(batch)
+            yield batch
+
+    # -- what is measured -------------------------------------------------------------
+
+    def _advised(self) -> Iterator[Any]:
+        """Hand on what is known of the streams; in the last hop, say if another order or another
+        number of slices were much better."""
+        state, measured = self._state, self._measured
+        if state.shard.number:
+            return
+        if self._hop.number == 0 and any(self._arrived):
+            rows = state.learn_rows(self._arrived)
+            measured = Measurements(rows, row_bytes=self._bytes / max(1, self._received))
+        if measured is None:
+            return
+        measured.add(state, self._hop.holds, self._layout.policy.slices)
+        if self._hop.advised is not None:
+            conditions = len(self._layout.conditions.streams)
+            yield self._hop.advised, measured.to_batch(conditions)
+            return
+        self._advise_order(measured)
+        self._advise_slices(measured)
+
+    def _advise_order(self, measured: Measurements) -> None:
+        better = better_order(measured, self._layout) if len(self._layout.streams) > 2 else None
+        order = None if better is None else list(better[0])
+        if better is not None and order != self._state.advised:
+            names = ", ".join(repr(self._layout.streams[stream].name) for stream in better[0])
+            self._counters.notes.append(
+                f"as measured, the order {names} would make {better[1]:,.0f} times fewer partial "
+                f"results. To take it: wm.relocate(..., order=[{names}]), or a new checkpoint."
+            )
+        self._state.advised = order
+
+    def _advise_slices(self, measured: Measurements) -> None:
+        better = better_slices(measured, self._layout)
+        if better is not None and better[0] != self._state.advised_slices:
+            self._counters.notes.append(
+                f"{better[1]}. To take it: tuning=wm.Tuning(slices={better[0]})."
+            )
+        self._state.advised_slices = None if better is None else better[0]
+
+    # -- what the watermark proves ----------------------------------------------------
+
+    def advance(self, watermark: int) -> Iterator[Any]:
+        """Emit the rows that the watermark proves unmatched, and drop expired segments."""
+        for number, (stream, window) in enumerate(
+            zip(self._hop.holds, self._state.windows, strict=True)
+        ):
+            if window.length is None and watermark < END_OF_TIME:
+                continue
+            until = watermark if watermark == END_OF_TIME else watermark - (window.length or 0)
+            since = self._state.settled[number]
+            if since is not None and until <= since:
+                continue
+            if self._layout.preserved[stream]:
+                yield from self._unmatched(stream, since, until)
+            window.expire(until)
+            self._state.settled[number] = until
+
+    def _unmatched(self, stream: int, since: int | None, until: int) -> Iterator[Any]:
+        """The results for unmarked rows with a time in (since, until]."""
+        window = self._state.slice_of(stream)
+        for entry in window.entries:
+            if entry.min_time > until or entry.marked == entry.rows:
+                continue
+            rows = window.open(entry).rows
+            times = times_of(rows)
+            unmatched = (times <= until) & ~window.marks(entry) & ~window.gone(entry)
+            if since is not None:
+                unmatched &= times > since
+            alone = self._layout.output.alone(stream, rows, np.flatnonzero(unmatched))
+            yield from self._emitted(alone)
+
+
+def _on_time(rows: pa.RecordBatch, watermark: int | None) -> pa.Array:
+    """Which rows are not late; one without a time never is."""
+    if watermark is None or TIME not in rows.schema.names:
+        return pa.array(np.ones(len(rows), dtype=np.bool_))
+    return pc.fill_null(pc.greater(rows.column(TIME).view(pa.int64()), watermark), True)
+
+
+def _true(flags: pa.Array) -> int:
+    return int(pc.sum(flags).as_py() or 0)

@@ -1,0 +1,317 @@
+"""Probing: which stored rows do new rows match, by key and by time?
+
+One side is *searched*: its index is sorted by (code, time) (see
+:mod:`watersmeet.segments.segment`). The other side *searches*: for a row with code c
+and time t the matches are one range of that index: first the range of equal codes,
+by binary search, then, within it, the range of times, by a binary search of all
+ranges at once. The cost depends on which side is which:
+
+- a stored segment with an index is searched by the new rows (the paper's hash join):
+  the cost follows the new rows and the matches, not the size of the segment;
+- a plain one is scanned (nested loops): its rows search among the new ones. The cost
+  follows the stored rows, but no index had to be kept. If there are more new rows than
+  stored ones, it is cheaper to build an index of the segment, use it, and forget it.
+
+Where many rows search among few, a table replaces the binary search, which takes a hundred
+nanoseconds a row. Searched codes that are close together, as numbered things are, get a table
+with a place for every code from the least to the greatest: four nanoseconds a row. For other
+codes, a filter with one bit set for each searched code first drops almost all rows that cannot
+match, in about a nanosecond a row; the rest look their codes up in a hash table, in ten.
+
+The ranges are emitted in pieces of bounded size: a row that matches millions
+of stored rows is spread over as many pieces as it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from watersmeet.rows.columns import Bools, Ints, codes_of, times_of
+from watersmeet.segments.index import Index
+from watersmeet.segments.segment import Segment
+
+#: Rows that search in fewer rows than this need not be sorted: all of it stays near.
+NEAR = 1 << 15
+#: A filter comes first unless the searched rows are more than this many times the searching ones.
+_FILTER_BELOW = 4
+#: The filter has 32 places for each wanted row, and at most 2 ** _FILTER_BITS.
+_FILTER_BITS = 20
+#: A hash table has 8 places for each wanted row. A table with a place for every code has at most
+#: 8 for each searching row. Neither has more than 2 ** _TABLE_BITS.
+_PLACES = 8
+_TABLE_BITS = 21
+#: 2**64 divided by the golden ratio: Fibonacci hashing spreads runs of integers.
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+@dataclass(frozen=True)
+class Searchers:
+    """Rows that search: ``codes``, ``times`` and ``rows``, their positions (None: in
+    order of position)."""
+
+    codes: Ints
+    times: Ints
+    rows: npt.NDArray[np.integer] | None
+
+    @classmethod
+    def of(cls, segment: Segment, *, in_order: bool) -> Searchers:
+        if in_order or segment.has_index:
+            return cls(segment.index.codes, segment.index.times, segment.index.order)
+        return cls(codes_of(segment.rows), times_of(segment.rows), None)
+
+    def only(self, chosen: Ints) -> Searchers:
+        rows = chosen if self.rows is None else self.rows[chosen]
+        return Searchers(self.codes[chosen], self.times[chosen], rows)
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """For searching rows: the matches are ``order[low[i]:high[i]]`` of the searched
+    side. ``swapped``: the stored rows searched among the new ones."""
+
+    searchers: npt.NDArray[np.integer]
+    low: Ints
+    high: Ints
+    order: npt.NDArray[np.integer]
+    swapped: bool
+
+    def pieces(self, size: int) -> Iterator[tuple[npt.NDArray[np.integer], ...]]:
+        """Pairs (position of the new row, position of the stored row), at most ``size``
+        at a time."""
+        for row, place in spread(self.low, self.high, size):
+            pair = self.searchers[row], self.order[place]
+            yield pair[::-1] if self.swapped else pair
+
+
+def spread(low: Ints, high: Ints, size: int) -> Iterator[tuple[Ints, Ints]]:
+    """What lies in ranges: the number of the range and the place, at most ``size`` of
+    them at a time.
+
+    >>> low, high = np.array([4, 9]), np.array([7, 10])
+    >>> [(number.tolist(), place.tolist()) for number, place in spread(low, high, 2)]
+    [([0, 0], [4, 5]), ([0, 1], [6, 9])]
+    """
+    counts = high - low
+    ends = np.cumsum(counts)
+    starts = ends - counts
+    total = int(ends[-1]) if len(ends) else 0
+    single = total == len(low) and bool((counts == 1).all())
+    for start in range(0, total, size):
+        stop = min(start + size, total)
+        if single:
+            yield np.arange(start, stop), low[start:stop]
+            continue
+        numbers = _reached(ends, start, stop)
+        taken = np.minimum(ends[numbers], stop) - np.maximum(starts[numbers], start)
+        first_places = np.repeat(low[numbers] - starts[numbers], taken)
+        yield np.repeat(numbers, taken), first_places + np.arange(start, stop)
+
+
+def portions(low: Ints, high: Ints, size: int) -> Iterator[tuple[Ints, Ints, Ints]]:
+    """Ranges, with at most ``size`` places at a time: their numbers, and where each begins and
+    ends; one may be in several portions.
+
+    >>> low, high = np.array([4, 9]), np.array([7, 10])
+    >>> [[each.tolist() for each in portion] for portion in portions(low, high, 2)]
+    [[[0], [4], [6]], [[0, 1], [6, 9], [7, 10]]]
+    """
+    ends = np.cumsum(high - low)
+    before = ends - high
+    total = int(ends[-1]) if len(ends) else 0
+    for start in range(0, total, size):
+        stop = min(start + size, total)
+        numbers = _reached(ends, start, stop)
+        lows = np.maximum(low[numbers], start - before[numbers])
+        yield numbers, lows, np.minimum(high[numbers], stop - before[numbers])
+
+
+def _reached(ends: Ints, start: int, stop: int) -> Ints:
+    """The numbers of the ranges, with such ends one after the other, that have the places from
+    ``start`` to ``stop``."""
+    first = int(np.searchsorted(ends, start, side="right"))
+    last = int(np.searchsorted(ends, stop, side="left"))
+    return np.arange(first, last + 1)
+
+
+def search(
+    searchers: Searchers, stored: Segment, before: int | None, after: int | None
+) -> tuple[Ranges, Index]:
+    """The matches of rows in a stored segment, as ranges of an index: the segment's own,
+    or, if it is plain, one of its rows that may match."""
+    index = stored.index if stored.has_index else _index_of_some(stored, searchers.codes)
+    if not len(searchers.codes) or not len(index.codes):
+        nothing = np.empty(0, dtype=np.int64)
+        return Ranges(nothing, nothing, nothing, index.order, swapped=False), index
+    earliest, latest = int(searchers.times.min()), int(searchers.times.max())
+    reach = latest - stored.min_time, stored.max_time - earliest
+    return _search_index(searchers, index, _Bounds(before, after), reach, swapped=False), index
+
+
+def _index_of_some(segment: Segment, wanted: Ints) -> Index:
+    codes = codes_of(segment.rows)
+    chosen = np.flatnonzero(_filtered(codes, wanted)) if len(wanted) else np.arange(0)
+    some = Index.of(codes[chosen], times_of(segment.rows)[chosen])
+    return Index(some.codes, some.times, chosen[some.order].astype(np.int32))
+
+
+def probe(new: Segment, stored: Segment, before: int | None, after: int | None) -> Ranges:
+    """The matches of new rows in a stored segment.
+
+    A stored row matches by time if it is at most ``before`` earlier and at most
+    ``after`` later than the new row; None means any time.
+    """
+    bounds = _Bounds(before, after)
+    if not len(new) or not len(stored):
+        nothing = np.empty(0, dtype=np.int64)
+        return Ranges(nothing, nothing, nothing, nothing, swapped=False)
+    if stored.has_index or len(stored) < len(new):
+        searchers = Searchers.of(new, in_order=len(stored) > max(NEAR, len(new)))
+        return _search_index(searchers, stored.index, bounds, _reach(new, stored), swapped=False)
+    searchers = Searchers.of(stored, in_order=False)
+    return _search_index(searchers, new.index, bounds.mirrored, _reach(stored, new), swapped=True)
+
+
+@dataclass(frozen=True)
+class _Bounds:
+    """How much earlier and later than a searching row a match may be."""
+
+    before: int | None
+    after: int | None
+
+    @property
+    def mirrored(self) -> _Bounds:
+        return _Bounds(self.after, self.before)
+
+
+def _reach(searching: Segment, searched: Segment) -> tuple[int, int]:
+    """How much earlier and later than a searching row a searched one can be at most."""
+    return searching.max_time - searched.min_time, searched.max_time - searching.min_time
+
+
+def _search_index(
+    searchers: Searchers, index: Index, bounds: _Bounds, reach: tuple[int, int], *, swapped: bool
+) -> Ranges:
+    found, start = _starts(searchers.codes, index.codes)
+    end = _ends(index, start, searchers.codes[found])
+    low, high = start, end
+    if bounds.before is not None and reach[0] > bounds.before:
+        targets = shifted(searchers.times[found], -bounds.before)
+        low = bisect(index.times, low, high, targets, side="left")
+    if bounds.after is not None and reach[1] > bounds.after:
+        targets = shifted(searchers.times[found], bounds.after)
+        high = bisect(index.times, low, high, targets, side="right")
+    if low is not start or high is not end:
+        kept = np.flatnonzero(low < high)
+        found, low, high = found[kept], low[kept], high[kept]
+    rows = found if searchers.rows is None else searchers.rows[found]
+    return Ranges(rows, low, high, index.order, swapped)
+
+
+def _starts(codes: Ints, wanted: Ints) -> tuple[Ints, Ints]:
+    """Which codes are among the wanted ones, which are sorted, and where those begin there."""
+    chosen = None
+    if len(wanted) <= _FILTER_BELOW * len(codes):
+        span = int(wanted[-1]) - int(wanted[0]) + 1
+        if span <= min(_PLACES * len(codes), 1 << _TABLE_BITS):
+            return _by_address(codes, wanted, span)
+        chosen = np.flatnonzero(_filtered(codes, wanted))
+        codes = codes[chosen]
+    locate = _by_hash_table if len(wanted) <= len(codes) else _by_binary_search
+    found, low = locate(codes, wanted)
+    return found if chosen is None else chosen[found], low
+
+
+def _by_binary_search(codes: Ints, wanted: Ints) -> tuple[Ints, Ints]:
+    """The same, by binary search."""
+    low = np.searchsorted(wanted, codes, side="left")
+    found = np.flatnonzero(wanted[np.minimum(low, len(wanted) - 1)] == codes)
+    return found, low[found]
+
+
+def _by_address(codes: Ints, wanted: Ints, span: int) -> tuple[Ints, Ints]:
+    """The same, by a table of where each code begins, from the least wanted one to the
+    greatest. Its last place is for all other codes."""
+    starts = np.flatnonzero(np.append(True, wanted[1:] != wanted[:-1]))
+    table = np.full(span + 1, -1, dtype=np.int32)
+    table[wanted[starts] - wanted[0]] = starts
+    # Unsigned, what is below the least is far above the greatest.
+    distance = (codes - wanted[0]).view(np.uint64)
+    low = table.take(np.minimum(distance, np.uint64(span)).view(np.int64))
+    found = np.flatnonzero(low >= 0)
+    return found, low[found].astype(np.int64)
+
+
+def _by_hash_table(codes: Ints, wanted: Ints) -> tuple[Ints, Ints]:
+    """The same, by a table of where each wanted code begins, at the place it is hashed to. Of
+    codes that share a place the last is there; the others are searched for."""
+    starts = np.flatnonzero(np.append(True, wanted[1:] != wanted[:-1]))
+    bits = min((_PLACES * len(starts)).bit_length(), _TABLE_BITS)
+    table = np.zeros(1 << bits, dtype=np.int32)
+    places = _place(wanted[starts], bits)
+    table[places] = starts
+    at = _place(codes, bits)
+    low = table.take(at).astype(np.int64)
+    equal = wanted.take(low) == codes
+    displaced = table[places] != starts
+    if displaced.any():
+        shared = np.zeros(1 << bits, dtype=np.bool_)
+        shared[places[displaced]] = True
+        rest = np.flatnonzero(shared.take(at) & ~equal)
+        there = np.searchsorted(wanted, codes[rest], side="left")
+        low[rest] = np.minimum(there, len(wanted) - 1)
+        equal[rest] = wanted[low[rest]] == codes[rest]
+    found = np.flatnonzero(equal)
+    return found, low[found]
+
+
+def _ends(index: Index, low: Ints, codes: Ints) -> Ints:
+    """Where the codes end that start at ``low``."""
+    if len(codes) < len(index.codes):
+        return np.searchsorted(index.codes, codes, side="right")
+    last = np.flatnonzero(np.append(index.codes[1:] != index.codes[:-1], True)) + 1
+    ends: Ints = np.repeat(last, np.diff(last, prepend=0))[low]
+    return ends
+
+
+def _filtered(codes: Ints, wanted: Ints) -> Bools:
+    """Which codes may be among the wanted ones; a few are let through in error."""
+    bits = min(len(wanted).bit_length() + 5, _FILTER_BITS)
+    places = np.zeros(1 << bits, dtype=np.bool_)
+    places[_place(wanted, bits)] = True
+    passed: Bools = places.take(_place(codes, bits))
+    return passed
+
+
+def _place(codes: Ints, bits: int) -> Ints:
+    with np.errstate(over="ignore"):
+        spread = codes.view(np.uint64) * _GOLDEN
+    spread >>= np.uint64(64 - bits)
+    return spread.view(np.int64)
+
+
+def shifted(times: Ints, by: int) -> Ints:
+    """Times that much later, or earlier: at the ends of 64 bits, as far as there are times.
+
+    >>> shifted(np.array([5, 2**63 - 2]), 7).tolist() == [12, 2**63 - 1]
+    True
+    """
+    limit = np.iinfo(np.int64).max - by if by > 0 else np.iinfo(np.int64).min - by
+    return (np.minimum(times, limit) if by > 0 else np.maximum(times, limit)) + by
+
+
+def bisect(times: Ints, low: Ints, high: Ints, targets: Ints, *, side: str) -> Ints:
+    """For each i, where ``targets[i]`` belongs in the sorted ``times[low[i]:high[i]]``."""
+    low, high = low.copy(), high.copy()
+    open_ = np.flatnonzero(low < high)
+    while len(open_):
+        middle = (low[open_] + high[open_]) >> 1
+        value, target = times[middle], targets[open_]
+        right = value < target if side == "left" else value <= target
+        low[open_[right]] = middle[right] + 1
+        high[open_[~right]] = middle[~right]
+        open_ = open_[low[open_] < high[open_]]
+    return low

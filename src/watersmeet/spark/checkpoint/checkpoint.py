@@ -1,0 +1,277 @@
+"""What a stopped query has left in its checkpoint, read by Spark's state reader.
+
+Planning does not know the checkpoint. A query that does not fit it is refused when it starts
+(:mod:`watersmeet.spark.checkpoint.start_check`), or else when a shard takes its first step.
+:func:`check` finds it out before the start.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from watersmeet.errors import StateError
+from watersmeet.spark.query.shards import shard_ids
+from watersmeet.state.fingerprint import changed
+from watersmeet.state.manifest import Manifest
+from watersmeet.state.shard import MANIFEST, refusal
+
+#: The name of the state of an operator of ours, and of the folder with the state of all operators.
+STATE = "state"
+#: An operator of ours has one state store, of this name.
+_STORE = "default"
+
+
+def check(checkpoint: Checkpoint, fingerprints: Sequence[str]) -> None:
+    """Refuse a checkpoint whose state was written by other operators than those of these
+    ``fingerprints``. One without state of ours fits."""
+    if checkpoint.committed is None:
+        return
+    known = [manifests[0].fingerprint for manifests in checkpoint.states]
+    if not known and not checkpoint.operators():
+        raise StateError(
+            "the checkpoint was written by a query that keeps no state, like an enrichment without "
+            "max_wait, refresh and retry. This one does, and Spark refuses to start it there. Give "
+            "it a new checkpointLocation."
+        )
+    for fingerprint in fingerprints:
+        if known and fingerprint not in known:
+            # A query may have several joins: the one that is meant differs least.
+            nearest = min(known, key=lambda one: len(changed(one, fingerprint)))
+            raise refusal(nearest, fingerprint)
+
+
+def check_in_place(checkpoint: Checkpoint, fingerprint: str) -> None:
+    """Refuse a checkpoint that has state of the enrichment of this ``fingerprint``, which keeps
+    none now. (Of other operators there may be state: of a join that follows, for example.)"""
+    if checkpoint.committed is None:
+        return
+    if any(manifests[0].fingerprint == fingerprint for manifests in checkpoint.states):
+        raise StateError(
+            "the checkpoint has state of this enrichment, of when it had max_wait, refresh or "
+            "retry. With none of them it keeps no state, and Spark refuses to start. Give one of "
+            "them, or start the query with a new checkpointLocation."
+        )
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The checkpoint of a query that does not run."""
+
+    spark: SparkSession
+    folder: str
+
+    @cached_property
+    def files(self) -> Files:
+        return Files(self.spark)
+
+    def check_readable(self) -> None:
+        """Refuse a path that Spark's state reader takes for another one: it escapes the path as a
+        URI, and never takes that back."""
+        if self.files.is_escaped(self.folder):
+            raise StateError(
+                f"checkpoint={self.folder!r}: Spark cannot read the state of a checkpoint whose "
+                "path has spaces, or others of the characters that a URI escapes. The query itself "
+                "can use it."
+            )
+
+    @cached_property
+    def committed(self) -> int | None:
+        """The last micro-batch that was finished, if there is one."""
+        return self._latest("commits")
+
+    @cached_property
+    def begun(self) -> int | None:
+        """The last micro-batch that was begun, if there is one."""
+        return self._latest("offsets")
+
+    @property
+    def interrupted(self) -> bool:
+        """Was a micro-batch begun, and not finished? The next run runs it again."""
+        return self.begun is not None and self.begun > self.last
+
+    @property
+    def last(self) -> int:
+        """The last micro-batch that was finished, or -1."""
+        return -1 if self.committed is None else self.committed
+
+    @cached_property
+    def partitions(self) -> int | None:
+        """How many shuffle partitions the query goes on with; None: it begins with this start."""
+        if self.begun is None:
+            return None
+        text = self.files.read(f"{self.folder}/offsets/{self.begun}") or ""
+        # A version; what holds for the micro-batch, as JSON; and a line for each source.
+        settings = json.loads(text.splitlines()[1])["conf"]
+        return int(settings["spark.sql.shuffle.partitions"])
+
+    @cached_property
+    def states(self) -> list[list[Manifest]]:
+        """The manifests of each operator of ours, by shard."""
+        every = [self.manifests(operator) for operator in self.operators()]
+        return [manifests for manifests in every if manifests]
+
+    def slices(self, fingerprint: str) -> int:
+        """How many of the first shards have rows, of the operator of that fingerprint."""
+        filled = (
+            number + 1
+            for manifests in self.states
+            if manifests[0].fingerprint == fingerprint
+            for number, manifest in enumerate(manifests)
+            if any(manifest.windows)
+        )
+        return max(filled, default=0)
+
+    def operators(self) -> list[int]:
+        """The stateful operators of the query that may be ours."""
+        return [operator for operator, store in self.stores() if store == _STORE]
+
+    def stores(self) -> list[tuple[int, str]]:
+        """The state stores of the query, each with its operator: Spark's own joins have several."""
+        rows = self.spark.read.format("state-metadata").load(self.folder)
+        return sorted(map(tuple, rows.select("operatorId", "stateStoreName").collect()))
+
+    def values(self, operator: int) -> DataFrame:
+        """What an operator of ours has stored: shard, name, value."""
+        return self._stored(operator).select(
+            "key.shard", "user_map_key.name", F.col("user_map_value.value").alias("value")
+        )
+
+    def manifests(self, operator: int) -> list[Manifest]:
+        """The manifests of an operator's shards, in the order of the shards; none, if it is not
+        one of ours."""
+        if not self._is_ours(operator):
+            return []
+        rows = self.values(operator).where(F.col("name") == MANIFEST).collect()
+        found = {row.shard: Manifest.from_bytes(bytes(row.value)) for row in rows}
+        return [found[shard] for shard in shard_ids(len(found))]
+
+    def _is_ours(self, operator: int) -> bool:
+        """Has an operator a map of that name, of values by shard and name?"""
+        rows = self.spark.read.format("state-metadata").load(self.folder)
+        rows = rows.where(F.col("operatorId") == operator).select("operatorProperties")
+        described = [json.loads(row.operatorProperties or "{}") for row in rows.collect()]
+        variables = [each for one in described for each in one.get("stateVariables", ())]
+        if not any(each["stateName"] == STATE for each in variables):
+            return False
+        schema = self._stored(operator).schema
+        return _fields(schema, "key") == ["shard"] and _fields(schema, "user_map_key") == ["name"]
+
+    def _stored(self, operator: int) -> DataFrame:
+        reader = self.spark.read.format("statestore").option("path", self.folder)
+        reader = reader.option("operatorId", operator).option("batchId", self.committed or 0)
+        stored: DataFrame = reader.option("stateVarName", STATE).load()
+        return stored
+
+    def _latest(self, log: str) -> int | None:
+        """The number of the newest file in a log of Spark's, of which each micro-batch has one."""
+        numbers = self.files.names(f"{self.folder}/{log}")
+        return max((int(name) for name in numbers if name.isdecimal()), default=None)
+
+
+def _fields(schema: T.StructType, column: str) -> list[str]:
+    """The names of the fields of a column that has such."""
+    kind = schema[column].dataType if column in schema.names else None
+    return kind.fieldNames() if isinstance(kind, T.StructType) else []
+
+
+class Files:
+    """Folders of checkpoints, by Hadoop's file systems."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._jvm: Any = spark._jvm
+        session: Any = spark._jsparkSession
+        self._conf = session.sessionState().newHadoopConf()
+
+    def path(self, name: str) -> Any:
+        path = self._jvm.org.apache.hadoop.fs.Path(name)
+        return path.getFileSystem(self._conf).makeQualified(path)
+
+    def resolved(self, name: str) -> str:
+        """The full name of a folder."""
+        return str(self.path(name).toString())
+
+    def is_escaped(self, name: str) -> bool:
+        """Does a path have characters that are others as a URI?"""
+        address = self.path(name).toUri()
+        return bool(address.getRawPath() != address.getPath())
+
+    def exists(self, path: Any) -> bool:
+        return bool(path.getFileSystem(self._conf).exists(path))
+
+    def names(self, folder: str) -> list[str]:
+        """The names in a folder; none, if it is not there."""
+        path = self.path(folder)
+        children = self._children(path) if self.exists(path) else []
+        return [str(child.getName()) for child in children]
+
+    def read(self, name: str) -> str | None:
+        """The text of a file; None, if there is none."""
+        file = self.path(name)
+        return self._text(file) if self.exists(file) else None
+
+    def write(self, name: str, text: str) -> None:
+        """Make a file with a text, or replace it."""
+        self._write(self.path(name), text)
+
+    def copy_without_state(self, source: str, target: str) -> None:
+        """Copy all of a checkpoint but what is stored; what was there is removed."""
+        goal = self.path(target)
+        goal.getFileSystem(self._conf).delete(goal, True)
+        for child in self._children(self.path(source)):
+            if child.getName() != STATE:
+                self._copy(child, self.path(f"{target}/{child.getName()}"))
+        self._copy_metadata(self.path(f"{source}/{STATE}"), f"{target}/{STATE}")
+
+    def replace_in_metadata(self, folder: str, before: str, after: str) -> None:
+        """Spark notes absolute names of the files that describe state: let them be those of
+        another folder."""
+        for operator in self._children(self.path(f"{folder}/{STATE}")):
+            versions = self.path(f"{operator.toString()}/_metadata/v2")
+            for file in self._children(versions) if self.exists(versions) else []:
+                text = self._text(file).replace(f'"{before}/', f'"{after}/')
+                self._write(file, text)
+
+    def rename(self, source: str, target: str) -> None:
+        path = self.path(source)
+        if not path.getFileSystem(self._conf).rename(path, self.path(target)):
+            raise StateError(f"{source} is complete, but could not be renamed to {target}: do it.")
+
+    def _copy_metadata(self, source: Any, target: str) -> None:
+        """Copy what describes state: of an operator; or, for operators that have their schemas
+        there, of its first shard or of the stores in it."""
+        for status in source.getFileSystem(self._conf).listStatus(source):
+            child = status.getPath()
+            name = child.getName()
+            if name.startswith("_"):
+                self._copy(child, self.path(f"{target}/{name}"))
+            elif status.isDirectory():
+                self._copy_metadata(child, f"{target}/{name}")
+
+    def _children(self, path: Any) -> list[Any]:
+        return [status.getPath() for status in path.getFileSystem(self._conf).listStatus(path)]
+
+    def _copy(self, source: Any, target: Any) -> None:
+        systems = [path.getFileSystem(self._conf) for path in (source, target)]
+        copy = self._jvm.org.apache.hadoop.fs.FileUtil.copy
+        copy(systems[0], source, systems[1], target, False, self._conf)
+
+    def _text(self, file: Any) -> str:
+        stream = file.getFileSystem(self._conf).open(file)
+        try:
+            text = self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
+        finally:
+            stream.close()
+        return str(text)
+
+    def _write(self, file: Any, text: str) -> None:
+        stream = file.getFileSystem(self._conf).create(file, True)
+        stream.write(bytearray(text.encode()))
+        stream.close()

@@ -1,0 +1,129 @@
+"""Join types: what becomes of rows that match, and of rows that do not.
+
+============  =========================================  ==============================
+type          of rows that match, the result has         of rows without a match
+============  =========================================  ==============================
+``inner``     each combination                           nothing
+``left``      each combination                           those of the first stream
+``right``     each combination                           those of the others
+``full``      each combination                           those of every stream
+``semi``      a row of the first stream, once            nothing
+``anti``      nothing                                    those of the first stream
+============  =========================================  ==============================
+
+Everything else follows from these columns: which rows a join must know to have matched (they are
+*marked*), and which are useless as soon as they have.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+#: The join types, and Spark's other spellings of them.
+How = Literal[
+    "inner",
+    "left",
+    "right",
+    "full",
+    "semi",
+    "anti",
+    "leftouter",
+    "left_outer",
+    "rightouter",
+    "right_outer",
+    "outer",
+    "fullouter",
+    "full_outer",
+    "leftsemi",
+    "left_semi",
+    "leftanti",
+    "left_anti",
+]
+#: What Spark calls these joins, without underscores, and what they are called here.
+_SPARK_NAMES = {
+    "leftouter": "left",
+    "rightouter": "right",
+    "outer": "full",
+    "fullouter": "full",
+    "leftsemi": "semi",
+    "leftanti": "anti",
+}
+
+
+@dataclass(frozen=True)
+class JoinType:
+    """A join type, by its ``name``.
+
+    ``combines``: does each match add a combination of rows to the result? If not, the result has
+    columns and rows of the first stream alone. ``keeps_first`` and ``keeps_others``: do unmatched
+    rows of the first stream, and of the others, appear in the result?"""
+
+    name: str
+    combines: bool = True
+    keeps_first: bool = False
+    keeps_others: bool = False
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def emits_first_match(self) -> bool:
+        """Does a row of the first stream appear once, when it has found a match?"""
+        return not self.combines and not self.keeps_first
+
+    @property
+    def needs_proof(self) -> bool:
+        """Are there rows that appear once it is proven that they match nothing?"""
+        return self.keeps_first or self.keeps_others
+
+    @property
+    def centred(self) -> bool:
+        """Of a join of many streams: is each matched with the first one alone?"""
+        return self.combines and self.keeps_first and not self.keeps_others
+
+    def preserves(self, stream: int) -> bool:
+        """Do unmatched rows of a stream appear in the result?"""
+        return self.keeps_others if stream else self.keeps_first
+
+    def preserved(self, streams: int) -> tuple[bool, ...]:
+        """The same, for each of so many streams.
+
+        >>> [join_type.preserved(2) for join_type in (LEFT, RIGHT, SEMI)]
+        [(True, False), (False, True), (False, False)]
+        """
+        return tuple(self.preserves(stream) for stream in range(streams))
+
+    def marks(self, stream: int) -> bool:
+        """Must it be known of a stored row of a stream whether it has matched?
+
+        >>> [join_type.name for join_type in JOIN_TYPES if join_type.marks(0)]
+        ['left', 'full', 'semi', 'anti']
+        """
+        return self.preserves(stream) or self.settled_by_match(stream)
+
+    def settled_by_match(self, stream: int) -> bool:
+        """Is a row of a stream useless as soon as it has matched?"""
+        return not self.combines and stream == 0
+
+
+INNER = JoinType("inner")
+LEFT = JoinType("left", keeps_first=True)
+RIGHT = JoinType("right", keeps_others=True)
+FULL = JoinType("full", keeps_first=True, keeps_others=True)
+SEMI = JoinType("semi", combines=False)
+ANTI = JoinType("anti", combines=False, keeps_first=True)
+#: The join types of two streams, in the order in which the documentation lists them.
+JOIN_TYPES = (INNER, LEFT, RIGHT, FULL, SEMI, ANTI)
+JOIN_NAMES = tuple(each.name for each in JOIN_TYPES)
+
+
+def named(how: str) -> JoinType | None:
+    """The join type of a name, ours or one of Spark's; None if there is none.
+
+    >>> named("LEFT_ANTI") is ANTI, named("cross")
+    (True, None)
+    """
+    plain = "".join(letter for letter in how.lower() if letter not in " _-")
+    known = _SPARK_NAMES.get(plain, plain)
+    return next((each for each in JOIN_TYPES if each.name == known), None)
