@@ -1,19 +1,24 @@
-"""The code of every document runs."""
+"""The code of every document runs, its links lead somewhere, and its table of joins is right."""
 
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tests.oracle import assert_same_rows
+from watersmeet.testing import LocalJoin, LocalStream
 
-DOCUMENTS = sorted((Path(__file__).parent.parent / "docs").glob("*.md"))
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = sorted((ROOT / "docs").glob("*.md"))
+PAGES = [*DOCUMENTS, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 
 
 @pytest.mark.spark
@@ -24,6 +29,83 @@ def test_the_code_of_the_document_runs(document: Path, run_document: Callable[[P
 
 def test_there_are_documents() -> None:
     assert DOCUMENTS
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_links_of_the_page_lead_somewhere(page: Path) -> None:
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)#?([^)\s]*)\)", page.read_text()):
+        other = page.parent / target if target else page
+        assert other.exists(), f"{page.name} links to {target}"
+        assert not anchor or anchor in _anchors(other), f"{page.name} links to {target}#{anchor}"
+
+
+def _anchors(page: Path) -> set[str]:
+    """The headings of a page, as GitHub names them in links."""
+    titles = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+INSTANT = pa.timestamp("us", "UTC")
+JOIN_TYPES = ["inner", "left", "right", "full", "semi", "anti"]
+#: A micro-batch of the table "Row by row": what arrives, the watermark, and what each join emits.
+Line = dict[str, str]
+
+
+@pytest.mark.parametrize("how", JOIN_TYPES)
+def test_the_table_of_arrivals_says_what_the_join_emits(how: str) -> None:
+    # Given the join that the guide describes above its table,
+    schemas = {
+        name: pa.schema([("ad", pa.string()), (name, pa.string()), ("time", INSTANT)])
+        for name in ("view", "click")
+    }
+    join = LocalJoin(
+        {
+            name: LocalStream(schema, time="time", delay="5 seconds")
+            for name, schema in schemas.items()
+        },
+        on="ad",
+        within="10 seconds",
+        how=how,
+    )
+    lines = _table_of_arrivals()
+    assert len(lines) == 14
+    for line in lines:
+        # when what a line says arrives, under the watermark that it says,
+        assert line["watermark"] == _second(join.watermark), line
+        rows = _arriving(line["arrives"], schemas)
+        result = join.batch(**rows) if rows else join.pause()
+        # then the join emits what the line says.
+        emitted = ["+".join(_names(row)) for row in result.to_pylist()]
+        assert sorted(emitted) == sorted(filter(None, line[how].split(", "))), line
+        assert sum(stream.late for stream in join.counters.streams) == ("v7" in line["arrives"])
+    assert sum(join.unproven()) == (1 if how in ("left", "full", "anti") else 0), "v8 waits"
+
+
+def _table_of_arrivals() -> list[Line]:
+    rows = re.findall(r"^\| (?:#|\d+) \|.*\|$", (ROOT / "docs/guide.md").read_text(), re.MULTILINE)
+    titles, *lines = ([cell.strip(" `") for cell in row.split("|")[1:-1]] for row in rows)
+    return [dict(zip(titles, line, strict=True)) for line in lines]
+
+
+def _arriving(text: str, schemas: dict[str, pa.Schema]) -> dict[str, pa.Table]:
+    """The row of a line, such as "v1: ad A, time 10", by its stream."""
+    if text == "no rows":
+        return {}
+    found = re.fullmatch(r"(([vc])\d): ad (\w+), time (\d+)", text)
+    assert found, text
+    name, letter, ad, second = found.groups()
+    stream = {"v": "view", "c": "click"}[letter]
+    values = [None if ad == "null" else ad], [name], [int(second) * 1_000_000]
+    columns = [pa.array(v, t) for v, t in zip(values, schemas[stream].types, strict=True)]
+    return {stream: pa.table(columns, schema=schemas[stream])}
+
+
+def _names(row: dict[str, Any]) -> list[str]:
+    return [row[name] or "null" for name in ("view", "click") if name in row]
+
+
+def _second(watermark: int | None) -> str:
+    return "" if watermark is None else str(watermark // 1_000_000)
 
 
 BOTH = ["user_id", "price", "viewed_at", "bid", "clicked_at"]

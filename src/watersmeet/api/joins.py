@@ -170,7 +170,7 @@ def join(*args: Any, **kwargs: Any) -> DataFrame:
         ``"views.price < clicks.bid"``, or a Python function, made by :func:`predicate`; or a list
         of these, which must all hold. SQL may use comparisons, arithmetic, ``in``, ``between``,
         ``like``, ``rlike``, ``case``, ``coalesce``, ``cast``, and the usual functions of numbers,
-        strings, times, arrays and structs; ``docs/joins.md`` lists them all, under Conditions.
+        strings, times, arrays and structs; ``docs/reference.md`` lists them all, under Conditions.
     name
         What metrics and the Spark UI call the join.
     goal

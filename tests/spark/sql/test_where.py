@@ -373,7 +373,7 @@ def test_three_streams(spark: SparkSession) -> None:
         ("date_diff2(a.day, b.day) = 1", "Similar is datediff"),
         ("regex_like(a.s, 'x')", "Similar is regexp_like"),
         ("initcap(a.s) = 'x'", f"is not supported. {GUIDE} lists what `where` knows"),
-        ("nosuch(a.i) = b.i", "docs/joins.md lists what `where` knows, under Conditions."),
+        ("nosuch(a.i) = b.i", "docs/reference.md lists what `where` knows, under Conditions."),
         ("hash(a.i) = b.i", "For an inner join, the same condition can be applied to the result"),
         ("pow(a.d, 2) > b.d", "the function pow (in pow(a.d, "),
         ("round(a.d, 1) = 1", f"is not supported. {GUIDE} lists what `where` knows"),

@@ -74,8 +74,8 @@ def configure(
 
     Of a builder, call ``getOrCreate`` on what it returns; settings that the builder is given
     afterwards win. A running session is given the same settings: all of them can be set at any
-    time. (What also makes joins faster, but only before a JVM starts, is in the user's guide,
-    under Settings.)
+    time. (What also makes joins faster, but only before a JVM starts, is in
+    ``docs/operating.md``, under Settings for a session.)
 
     On a local master, the workers of a running session also run the Python that runs now, unless
     you chose another one: for your own Python functions too, from then on. (A session that is still

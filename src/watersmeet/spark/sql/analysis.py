@@ -33,8 +33,8 @@ SUPPORTED = (
     *("date_trunc", "unix_timestamp", "year", "month", "day", "hour", "minute", "second", "size"),
     "array_contains",
 )
-#: The user's guide, as it is installed.
-GUIDE = Path(__file__).parents[2] / "docs" / "joins.md"
+#: The reference, as it is installed.
+GUIDE = Path(__file__).parents[2] / "docs" / "reference.md"
 _LISTS = f"{GUIDE} lists what `where` knows, under Conditions"
 
 #: How many columns a message lists.

@@ -81,9 +81,9 @@ def check_provable(streams: Sequence[StreamSpec], how: JoinType) -> None:
         if preserved and other.punctuation is None and other.arrival != "ordered":
             raise WindowError(
                 f"within: missing, and how={how.name!r} has to know which rows of {stream.name} "
-                f"match nothing. {other.name} says when a key that has come is closed, but not that "
-                "a key which has not come will not come. Give within='1 hour', or punctuations or "
-                f"arrival='ordered' of {other.name}."
+                f"match nothing. {other.name} says when a key that has come is closed, but not "
+                "that a key which has not come will not come. Give within='1 hour', or "
+                f"punctuations or arrival='ordered' of {other.name}."
             )
 
 
