@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -18,6 +18,7 @@ from watersmeet.conditions.predicate import Predicate
 from watersmeet.joins.chain import Chain
 from watersmeet.joins.metrics import StepMetrics
 from watersmeet.joins.operator import StreamCounters
+from watersmeet.joins.policy import Policy
 from watersmeet.plan.asked import Asked
 from watersmeet.plan.backend import Backend
 from watersmeet.plan.crowding import crowding
@@ -25,15 +26,6 @@ from watersmeet.plan.explain.tree import Node
 from watersmeet.plan.where.matching import Matching
 from watersmeet.spec.join import JoinSpec
 from watersmeet.spec.stream import StreamSpec
-
-
-@dataclass(frozen=True)
-class Policy:
-    """How a join runs: over so many ``shards``, the parts that are stepped on their own, ``cores``
-    of them side by side, if that is known."""
-
-    shards: int
-    cores: int | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)

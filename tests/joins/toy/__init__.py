@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.joins.chain import Chain, Hop, Input
-from watersmeet.joins.family import Family, JoinPlan, Policy
+from watersmeet.joins.family import Family, JoinPlan
 from watersmeet.joins.metrics import StepMetrics
 from watersmeet.joins.operator import Chunk, Counters, Operator, StreamCounters
+from watersmeet.joins.policy import Policy
 from watersmeet.plan.explain.shared import keys
 from watersmeet.plan.keys import compared_types, resolved_keys
 from watersmeet.rows.columns import CODE, codes_of

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from watersmeet import sizes
 from watersmeet.errors import BudgetError
 from watersmeet.joins.enrich.spec import EnrichSpec
-from watersmeet.joins.family import Policy
+from watersmeet.joins.policy import Policy
 
 #: What is handled at a time is this part of what a running shard may use.
 _PIECES, _PIECES_IN_PLACE = 20, 40

@@ -3,22 +3,20 @@ from the spec, and the policy it runs by."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
-from watersmeet import durations
 from watersmeet.conditions.predicate import Predicate
 from watersmeet.joins.equi.policy import EquiPolicy
 from watersmeet.joins.equi.spec import EquiSpec
+from watersmeet.joins.layout import KeyedLayout, WindowedLayout, stream_facts
 from watersmeet.rows.columns import CODE, TIME, key_name
 from watersmeet.rows.input_layout import InputLayout, keyed_rows
 from watersmeet.rows.layout import RowLayout
 from watersmeet.rows.output import Output, sources
-from watersmeet.spec.join_type import JoinType
-from watersmeet.state.fingerprint import STORED, STREAMS, fingerprint_of
+from watersmeet.state.fingerprint import fingerprint_of
 from watersmeet.state.memory import piece_of
 
 
@@ -41,37 +39,19 @@ class EquiInput(InputLayout):
     punctuated: bool = False
 
 
-@dataclass(frozen=True)
-class EquiLayout:
-    """All that the operator needs to know. ``preserved[i]``: does an unmatched row of stream i
-    appear in the result? ``remembered``: for how long are closed keys remembered? ``timers``: is a
-    shard that stores anything stepped again when the watermark moves?"""
+@dataclass(frozen=True, kw_only=True)
+class EquiLayout(KeyedLayout, WindowedLayout[EquiPolicy]):
+    """All that the operator needs to know. ``remembered``: for how long are closed keys
+    remembered?"""
 
     inputs: tuple[EquiInput, ...]
-    how: JoinType
-    preserved: tuple[bool, ...]
-    exact: bool
-    key_columns: tuple[str, ...]
-    output: Output
-    predicate: Predicate | None
-    delay: int
-    fingerprint: str
     violations: str
     emit_punctuations: bool
     remembered: int | None
-    timers: bool
-    policy: EquiPolicy
 
     def on(self, shards: int) -> EquiLayout:
         """The same join, on another number of shards."""
-        policy = self.policy.on(shards)
-        output = replace(self.output, limit=piece_of(policy.memory))
-        return replace(self, policy=policy, output=output)
-
-    @property
-    def piece(self) -> int | None:
-        """The bytes that are handled at a time, if a budget limits them."""
-        return piece_of(self.policy.memory)
+        return self.run_by(self.policy.on(shards))
 
     @property
     def needed(self) -> tuple[str, ...]:
@@ -84,18 +64,6 @@ class EquiLayout:
     def kept(self) -> list[int | None]:
         """For how long rows of each stream are stored."""
         return [stream.kept for stream in self.inputs]
-
-    def holds(self, sides: Mapping[int, tuple[pa.RecordBatch, np.ndarray]]) -> np.ndarray | None:
-        """For which combinations of rows, given as positions in each stream's rows, the
-        predicate holds; None if there is none."""
-        if self.predicate is None:
-            return None
-        return self.predicate.mask(
-            [
-                self.inputs[stream].read_at(*sides[stream], name)
-                for stream, name in self.predicate.columns
-            ]
-        )
 
 
 def lay_out(
@@ -145,28 +113,15 @@ def lay_out(
 
 
 def fingerprint(spec: EquiSpec, layouts: Sequence[RowLayout]) -> str:
-    """What of a query must not change while its checkpoint lives. Delays and the
-    predicate may: they decide about rows to come. (But a predicate that reads other columns needs
-    rows that were stored with them.) Windows may too, unless a row that
-    was emitted as unmatched could match after all. A join that hands punctuations on remembers keys
-    that others forget."""
-    facts: dict[str, str | list[str]] = {
+    """What of a query must not change while its checkpoint lives. A join that hands punctuations on
+    remembers keys that others forget."""
+    facts = {
         "join type": spec.how.name,
-        STREAMS: ", ".join(stream.name for stream in spec.streams),
         "types of the key": list(spec.key_types),
+        **stream_facts(spec, layouts),
     }
-    for stream, keys, window, layout in zip(
-        spec.streams, spec.keys, spec.windows, layouts, strict=True
-    ):
+    for stream, keys in zip(spec.streams, spec.keys, strict=True):
         facts[f"key of {stream.name}"] = list(keys)
-        facts[f"time of {stream.name}"] = stream.time or "none"
-        facts[f"columns of {stream.name}"] = [f"{c.name} {c.type}" for c in stream.columns]
-        facts[f"{STORED}columns of {stream.name}"] = sorted(layout.stored)
-        if any(spec.preserved):
-            length = "none" if window is None else durations.format(window)
-            facts[f"window of {stream.name}"] = length
-    if spec.hold:
-        facts["Spark's watermark held back by"] = durations.format(spec.hold)
     if spec.emit_punctuations:
         facts["punctuations"] = "emitted"
     return fingerprint_of(facts)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from watersmeet.cost.engine import Weights, expected, keeping_indexed, keeping_plain
 from watersmeet.cost.multiway import most_selective_first
 from watersmeet.joins.equi.spec import EquiSpec
-from watersmeet.joins.family import Policy
-from watersmeet.spec.budget import ShardBudget, shard_budget
+from watersmeet.joins.policy import BudgetedPolicy
+from watersmeet.spec.budget import shard_budget
 
 #: For throughput, rows are purged after this number of punctuations (metadata paper, section 6.2).
 PURGE_AFTER = 100
@@ -49,7 +49,7 @@ class Schedule:
 
 
 @dataclass(frozen=True)
-class EquiPolicy(Policy):
+class EquiPolicy(BudgetedPolicy):
     """How an equality join runs.
 
     ``index[i]`` and ``invalidation`` say how windows are stored and when expired rows leave;
@@ -64,7 +64,6 @@ class EquiPolicy(Policy):
     purge_after: int
     schedule: Schedule
     probe_orders: tuple[tuple[int, ...], ...]
-    budget: ShardBudget | None = None
     in_stages: bool = False
 
     def on(self, shards: int) -> EquiPolicy:
@@ -72,11 +71,6 @@ class EquiPolicy(Policy):
         suggested for a window at first stays: it changes with what is measured.)"""
         budget = None if self.budget is None else self.budget.shared(self.shards, shards)
         return replace(self, shards=shards, budget=budget)
-
-    @property
-    def memory(self) -> int | None:
-        """The bytes that a shard may take, if a budget says so."""
-        return None if self.budget is None else self.budget.memory
 
 
 def equi_policy(

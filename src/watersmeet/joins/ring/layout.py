@@ -4,20 +4,19 @@ spec, and the policy it runs by."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 
-from watersmeet import durations
 from watersmeet.conditions.conjunction import Conditions
+from watersmeet.joins.layout import WindowedLayout, stream_facts
 from watersmeet.joins.ring.policy import RingPolicy
 from watersmeet.joins.ring.spec import RingSpec
 from watersmeet.rows.columns import TIME
 from watersmeet.rows.input_layout import InputLayout, needed
 from watersmeet.rows.layout import RowLayout, keyless_layout
 from watersmeet.rows.output import Output, sources
-from watersmeet.spec.join_type import JoinType
-from watersmeet.state.fingerprint import STORED, STREAMS, facts_of, fingerprint_of
+from watersmeet.state.fingerprint import facts_of, fingerprint_of
 from watersmeet.state.memory import piece_of
 
 #: Facts of the fingerprint: the order of the hops, if there are more than two streams, and the hop
@@ -35,33 +34,18 @@ class RingStream(InputLayout):
     own_watermark: bool
 
 
-@dataclass(frozen=True)
-class RingLayout:
-    """All that the operators need to know. ``preserved[i]``: does an unmatched row of stream i
-    appear in the result? ``marked`` is the stream of whose rows the join must know whether they
-    have matched, if any; ``timers``: is a shard stepped again when the watermark moves?"""
+@dataclass(frozen=True, kw_only=True)
+class RingLayout(WindowedLayout[RingPolicy]):
+    """All that the operators need to know. ``marked`` is the stream of whose rows the join must
+    know whether they have matched, if any."""
 
     streams: tuple[RingStream, ...]
-    how: JoinType
-    preserved: tuple[bool, ...]
     marked: int | None
-    output: Output
     conditions: Conditions
-    delay: int
-    fingerprint: str
-    timers: bool
-    policy: RingPolicy
 
     def on(self, shards: int, *, reach: int = 0) -> RingLayout:
         """The same join, on another number of shards, of which so many are reached at least."""
-        policy = self.policy.on(shards, reach=reach)
-        output = replace(self.output, limit=piece_of(policy.memory))
-        return replace(self, policy=policy, output=output)
-
-    @property
-    def piece(self) -> int | None:
-        """The bytes that are handled at a time, if a budget limits them."""
-        return piece_of(self.policy.memory)
+        return self.run_by(self.policy.on(shards, reach=reach))
 
     @property
     def windowed(self) -> bool:
@@ -131,26 +115,10 @@ def stored_rows(spec: RingSpec, conditions: Conditions) -> list[RowLayout]:
 
 
 def fingerprint(spec: RingSpec, policy: RingPolicy, layouts: Sequence[RowLayout]) -> str:
-    """What of a query must not change while its checkpoint lives. Delays, predicates and the
-    number of slices may: they decide about rows to come. (But a predicate that reads other columns
-    needs rows that were stored with them.) Windows may too, unless a row that was emitted as
-    unmatched could match after all."""
-    names = [stream.name for stream in spec.streams]
-    facts: dict[str, str | list[str]] = {
-        "join type": f"{spec.how}, without a key",
-        STREAMS: ", ".join(names),
-    }
-    for stream, window, layout in zip(spec.streams, spec.windows, layouts, strict=True):
-        facts[f"time of {stream.name}"] = stream.time or "none"
-        facts[f"columns of {stream.name}"] = [f"{c.name} {c.type}" for c in stream.columns]
-        facts[f"{STORED}columns of {stream.name}"] = sorted(layout.stored)
-        if any(spec.preserved):
-            length = "none" if window is None else durations.format(window)
-            facts[f"window of {stream.name}"] = length
-    if len(names) > 2:
-        facts[ORDER] = [names[stream] for stream in policy.order]
-    if spec.hold:
-        facts["Spark's watermark held back by"] = durations.format(spec.hold)
+    """What of a query must not change while its checkpoint lives. The number of slices may."""
+    facts = {"join type": f"{spec.how}, without a key", **stream_facts(spec, layouts)}
+    if len(spec.streams) > 2:
+        facts[ORDER] = [spec.streams[stream].name for stream in policy.order]
     return fingerprint_of(facts)
 
 

@@ -14,9 +14,9 @@ from watersmeet.conditions.predicate import FunctionPredicate
 from watersmeet.cost.hop_order import UNKNOWN_SELECTIVITY, Link, Streams
 from watersmeet.cost.slices import SliceModel, SliceWeights, comparing
 from watersmeet.errors import StrategyError
-from watersmeet.joins.family import Policy
+from watersmeet.joins.policy import BudgetedPolicy
 from watersmeet.joins.ring.spec import RingSpec
-from watersmeet.spec.budget import ShardBudget, shard_budget
+from watersmeet.spec.budget import shard_budget
 
 #: The rows a second of a stream of which nothing is known yet.
 UNKNOWN_RATE = 1_000.0
@@ -58,7 +58,7 @@ class ExpectedSlices:
 
 
 @dataclass(frozen=True)
-class RingPolicy(Policy):
+class RingPolicy(BudgetedPolicy):
     """How a join without a key runs.
 
     New rows are stored in the first ``slices`` of them, and probe the first ``reach``: an earlier
@@ -76,7 +76,6 @@ class RingPolicy(Policy):
     cross_products: tuple[tuple[int, int, float], ...] = ()
     expected_slices: ExpectedSlices | None = None
     goal: str = "throughput"
-    budget: ShardBudget | None = None
     everywhere: bool = False
 
     def on(self, shards: int, *, reach: int = 0) -> RingPolicy:
@@ -99,11 +98,6 @@ class RingPolicy(Policy):
     def reached(self) -> int | None:
         """How many shards are probed; None: all."""
         return None if self.everywhere else self.reach
-
-    @property
-    def memory(self) -> int | None:
-        """The bytes that a shard may take, if a budget says so."""
-        return None if self.budget is None else self.budget.memory
 
 
 def ring_policy(

@@ -51,7 +51,9 @@ class Load:
         self._arrivals = [Arrivals() for _ in context.layout.inputs]
         self._adaptive = any(index.adaptive for index in context.layout.policy.index)
         self._choose_indexes()
-        self._shedding = Shedding.of(context)
+        shed = any(flow.shed_until is not None for flow in context.state.flows)
+        needed = shed or context.layout.policy.budget is not None
+        self._shedding = Shedding(context) if needed else None
 
     @property
     def paused(self) -> bool:

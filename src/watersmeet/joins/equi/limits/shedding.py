@@ -35,12 +35,6 @@ class Shedding:
         self._context = context
         self._shares = kept_shares(context.layout.policy.budget, context.state, self._row_width)
 
-    @classmethod
-    def of(cls, context: StepContext) -> Shedding | None:
-        """None, if nothing is shed, and nothing was that would still be missed."""
-        shed_before = any(flow.shed_until is not None for flow in context.state.flows)
-        return cls(context) if shed_before or context.layout.policy.budget is not None else None
-
     def admit(self, stream: int, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The new rows that are not shed."""
         kept = sample(rows, self._shares[stream])

@@ -1,0 +1,92 @@
+"""What the operators of a join know of it: how its rows are stored, what follows from the spec, and
+the policy it runs by. Each family adds what is its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, Self, TypeVar
+
+from watersmeet import durations
+from watersmeet.conditions.predicate import Predicate
+from watersmeet.joins.policy import BudgetedPolicy, Policy
+from watersmeet.rows.columns import Bools
+from watersmeet.rows.input_layout import InputLayout
+from watersmeet.rows.layout import RowLayout
+from watersmeet.rows.output import Output, Side
+from watersmeet.spec.join_type import JoinType
+from watersmeet.spec.windowed import WindowedSpec
+from watersmeet.state.fingerprint import STORED, STREAMS
+from watersmeet.state.memory import piece_of
+
+P = TypeVar("P", bound=Policy)
+B = TypeVar("B", bound=BudgetedPolicy)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinLayout(Generic[P]):
+    """Of any join: its type, what builds its results, the fingerprint of its state, its policy."""
+
+    how: JoinType
+    output: Output
+    fingerprint: str
+    policy: P
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyedLayout:
+    """Of a join by key: ``exact`` says whether the key is its own code; if not, it is stored in the
+    ``key_columns``. The ``predicate`` is its further condition."""
+
+    inputs: Sequence[InputLayout]
+    exact: bool
+    key_columns: tuple[str, ...]
+    predicate: Predicate | None
+
+    def holds(self, sides: Mapping[int, Side]) -> Bools | None:
+        """For which combinations of rows, given as positions in each input's rows, the predicate
+        holds; None if there is none."""
+        if self.predicate is None:
+            return None
+        return self.predicate.mask(
+            [self.inputs[side].read_at(*sides[side], name) for side, name in self.predicate.columns]
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowedLayout(JoinLayout[B]):
+    """Of a join of streams. ``preserved[i]``: does an unmatched row of stream i appear in the
+    result? ``delay`` is that of the watermark. ``timers``: is a shard that stores anything stepped
+    again when the watermark moves?"""
+
+    preserved: tuple[bool, ...]
+    delay: int
+    timers: bool
+
+    @property
+    def piece(self) -> int | None:
+        """The bytes that are handled at a time, if a budget limits them."""
+        return piece_of(self.policy.memory)
+
+    def run_by(self, policy: B) -> Self:
+        """The same join, run by another policy."""
+        output = replace(self.output, limit=piece_of(policy.memory))
+        return replace(self, policy=policy, output=output)
+
+
+def stream_facts(spec: WindowedSpec, layouts: Sequence[RowLayout]) -> dict[str, str | list[str]]:
+    """What must not change about the streams of a query while its checkpoint lives. Delays and
+    conditions may: they decide about rows to come. (But a condition that reads other columns needs
+    rows that were stored with them.) Windows may too, unless a row that was emitted as unmatched
+    could match after all."""
+    facts: dict[str, str | list[str]] = {STREAMS: ", ".join(each.name for each in spec.streams)}
+    for stream, window, layout in zip(spec.streams, spec.windows, layouts, strict=True):
+        facts[f"time of {stream.name}"] = stream.time or "none"
+        facts[f"columns of {stream.name}"] = [f"{c.name} {c.type}" for c in stream.columns]
+        facts[f"{STORED}columns of {stream.name}"] = sorted(layout.stored)
+        if any(spec.preserved):
+            length = "none" if window is None else durations.format(window)
+            facts[f"window of {stream.name}"] = length
+    if spec.hold:
+        facts["Spark's watermark held back by"] = durations.format(spec.hold)
+    return facts

@@ -1,0 +1,29 @@
+"""Policies: how a join runs. Each is resolved once, when the join is planned. The operator follows
+it, ``explain`` prints it, and nothing works it out again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from watersmeet.spec.budget import ShardBudget
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How a join runs: over so many ``shards``, the parts that are stepped on their own, ``cores``
+    of them side by side, if that is known."""
+
+    shards: int
+    cores: int | None = field(default=None, kw_only=True)
+
+
+@dataclass(frozen=True)
+class BudgetedPolicy(Policy):
+    """How a join of streams runs, with each shard's part of a ``budget``, if there is one."""
+
+    budget: ShardBudget | None = field(default=None, kw_only=True)
+
+    @property
+    def memory(self) -> int | None:
+        """The bytes that a shard may take, if a budget says so."""
+        return None if self.budget is None else self.budget.memory
