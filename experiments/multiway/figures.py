@@ -30,7 +30,7 @@ from experiments.multiway.runs import (
     trace,
 )
 from experiments.report import Claim, Outcome, lines
-from watersmeet.joins.equi.order import drivers
+from watersmeet.joins.equi import drivers
 from watersmeet.joins.equi.policy import DRIVER_FOR
 
 FULL = Load(divided=4, repetitions=3)

@@ -1,13 +1,15 @@
 """The equality join: rows of two and more streams with equal keys, close in time.
 
+To be read in this order:
+
+- :mod:`.spec`, :mod:`.policy`: what was asked for, and how it runs; :mod:`.plan` makes both of a
+  call, :mod:`.explain` tells them, :mod:`.chain` is what backends run
+- :mod:`.layout`: how rows are stored; :mod:`.state`: what is kept from step to step
 - :mod:`.step`: one step, from new rows and a watermark to results; :mod:`.context` is what its
-  parts share, :mod:`.state` what is kept from step to step
-- :mod:`.matcher`: how new rows are matched: :mod:`.pairs` of two streams, :mod:`.combinations` of
-  more; each with its own way to probe windows (:mod:`.pair_probe`, :mod:`.combination_probe`)
-- :mod:`.layout`, :mod:`.keys`, :mod:`.sides`: how the join's rows are stored and read, and
-  positions that match; :mod:`.discard`: stored rows that cannot match any more
-- :mod:`.flow`, :mod:`.counters`: what is measured of the streams, and what a step counts
+  parts share, :mod:`.counters` what it counts
+- :mod:`.match`: how new rows are matched, in pairs or in combinations
+- :mod:`.drivers`: in which order the streams' new rows are processed
+- :mod:`.flow`: what is measured of the streams
 - :mod:`.promises`: which keys are closed, and what follows from it
-- :mod:`.order`: in which order new rows are processed, and windows probed
-- :mod:`.limits`: what a join may use: memory, rates, results a row
+- :mod:`.limits`: what a join may use, and what it does with more than that
 """

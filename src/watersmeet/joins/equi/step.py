@@ -7,7 +7,7 @@ at most its stream's window older than the later one:
 
 Rows of three and more streams match if each two of them do.
 
-**Each pair once.** A step processes the streams in some order (:mod:`.order.drivers`). A stream's
+**Each pair once.** A step processes the streams in some order (:mod:`.drivers`). A stream's
 new rows first probe what is stored of the others: rows of earlier batches, and new rows that were
 processed before in this one. Then they are stored themselves. So of two rows the one that is
 stored later probes the other, and no pair is found twice; of many, the one that is stored last
@@ -27,7 +27,7 @@ watermark, as in Spark's own operators, and no row expires before all new rows h
 (:mod:`.promises.closed_keys`). Rows that cannot match any more are then discarded
 (:mod:`.promises.purge`), or not stored at all, with or without a window.
 
-**What may vary.** Whether a window has an index (:mod:`.limits.index_choice`), and when its
+**What may vary.** Whether a window has an index (:mod:`.limits.load`), and when its
 expired rows leave: *actively*, whenever the watermark moves, or *lazily*, when the window is
 probed, which takes more memory and less work. Neither changes the result. What does not fit into
 a budget is shed (:mod:`.limits.shedding`), or stays on disk, and is probed at once or, for early
@@ -40,6 +40,7 @@ results, later (:mod:`.limits.debts`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -47,20 +48,19 @@ import pyarrow.compute as pc
 
 from watersmeet.joins.equi.context import StepContext
 from watersmeet.joins.equi.counters import EquiCounters
+from watersmeet.joins.equi.drivers import driven
 from watersmeet.joins.equi.layout import EquiLayout
 from watersmeet.joins.equi.limits import shedding
 from watersmeet.joins.equi.limits.debts import Debts
 from watersmeet.joins.equi.limits.load import Load
 from watersmeet.joins.equi.match.combinations import CombinationMatcher
-from watersmeet.joins.equi.match.matcher import Matcher
 from watersmeet.joins.equi.match.pairs import PairMatcher, PairProbe
-from watersmeet.joins.equi.order.drivers import driven
 from watersmeet.joins.equi.promises.phase import PromisePhase
 from watersmeet.joins.equi.promises.promised_keys import PromisedKeys
 from watersmeet.joins.equi.state import EquiState
 from watersmeet.joins.operator import END_OF_TIME, Chunk, Operator, count_windows
 from watersmeet.joins.watermark import matchable, newly_useless, on_time, proven_unmatched
-from watersmeet.rows.columns import codes_of
+from watersmeet.rows.columns import Bools, codes_of
 from watersmeet.rows.shard import Shard
 from watersmeet.rows.widths import sliced
 from watersmeet.segments.segment import Segment
@@ -121,6 +121,18 @@ class EquiJoin(Operator[EquiState, EquiCounters, pa.RecordBatch]):
         first = sorted(range(len(rows)), key=lambda stream: not self.layout.inputs[stream].unique)
         given = ((stream, rows[stream]) for stream in first)
         return ((stream, batch) for stream, batch in given if batch is not None and len(batch))
+
+
+class Matcher(Protocol):
+    """Matches new rows with stored ones, in pairs or in combinations. It lives for a step."""
+
+    def arrive(self, stream: int, fresh: Segment) -> Iterator[pa.RecordBatch]:
+        """The results that new rows of one stream make with what is stored of the others; then
+        the new rows are stored."""
+
+    def unmatched(self, stream: int, rows: pa.RecordBatch, due: Bools) -> Iterator[pa.RecordBatch]:
+        """The results for those of a stored segment's rows that are ``due``: of a preserved
+        stream, not marked as matched, and expired."""
 
 
 class EquiStep:

@@ -16,7 +16,6 @@ from tests.conformance.strategies import INSTANT
 from watersmeet.cost import calibration
 from watersmeet.cost.engine import Weights
 from watersmeet.joins.equi.flow import Flow
-from watersmeet.joins.equi.limits import index_choice
 from watersmeet.spec.tuning import Tuning
 from watersmeet.testing import LocalJoin, LocalStream
 
@@ -109,7 +108,7 @@ def test_a_window_switches_after_three_micro_batches_in_a_row() -> None:
 
     def decide(*, probed: bool) -> list[str]:
         flows[0].rows, flows[0].present = (200.0, 1.0) if probed else (0.0, 0.0)
-        notes = index_choice.switch_indexes(["slow", "fast"], flows, windows, weights)
+        notes = load.switch_indexes(["slow", "fast"], flows, windows, weights)
         return [note for note in notes if note.startswith("fast")]
 
     assert [decide(probed=False), decide(probed=False)] == [[], []]

@@ -3,6 +3,12 @@
 In each segment a row finds a range of the index: so the number of its matches is known before any
 of them is touched. Probing rows are known by their number in the order of their own index: so what
 they search for is in order too.
+
+**Probe order.** A row without a match in one window makes no result, and probes no further window.
+So the most selective window comes first: the one in which the smallest share of rows finds a match
+(multiway paper, section 3.1). These *match rates* are measured: every few micro-batches, a sample
+of a stream's new rows probes all windows. A probe order changes when another one is clearly
+cheaper.
 """
 
 from __future__ import annotations
@@ -12,13 +18,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from watersmeet.cost.multiway import most_selective_first, probes
 from watersmeet.joins.equi.context import StepContext
-from watersmeet.joins.equi.order import probe_order
+from watersmeet.joins.equi.flow import Flow
 from watersmeet.rows.columns import Ints
 from watersmeet.segments.index import Index
 from watersmeet.segments.probe import Searchers, search
 from watersmeet.state.manifest import Entry
 from watersmeet.state.window import Window
+
+#: A stream's rows are sampled in its first micro-batch, and in every EVERY-th after that.
+EVERY = 8
+#: How many rows a sample has.
+SAMPLE = 512
+#: Another probe order must cost less than this share of the present one's cost.
+CLEARLY = 0.9
 
 
 @dataclass(frozen=True)
@@ -79,16 +93,16 @@ class CombinationProbe:
         state = self._context.state
         flow = state.flows[driver]
         stored = [bool(window.entries) for window in state.windows]
-        if probe_order.is_due(flow) and all(stored[:driver] + stored[driver + 1 :]):
+        if is_due(flow) and all(stored[:driver] + stored[driver + 1 :]):
             flow.sample_match_rates(self._match_rates(driver, index))
-            notes = probe_order.revise(driver, flow, self._context.names, through=self.through)
+            notes = revise(driver, flow, self._context.names, through=self.through)
             self._context.counters.notes += notes
         return flow.probe_order or self._context.layout.policy.probe_orders[driver]
 
     def _match_rates(self, driver: int, index: Index) -> list[float]:
         """The share of new rows that have a match in each stream, from a sample of them."""
         count = len(index.codes)
-        chosen = np.arange(0, count, max(1, count // probe_order.SAMPLE))
+        chosen = np.arange(0, count, max(1, count // SAMPLE))
         sample = Searchers(index.codes[chosen], index.times[chosen], None)
         matched = [
             np.ones(1)
@@ -131,3 +145,24 @@ class CombinationProbe:
             return other, own
         by = self._lengths[self.through] or 0
         return other + by, own + by
+
+
+def is_due(flow: Flow) -> bool:
+    """Shall the stream's new rows be sampled now? At most once in a micro-batch."""
+    return flow.sampled is None or (flow.steps % EVERY == 0 and flow.sampled != flow.steps)
+
+
+def revise(
+    driver: int, flow: Flow, names: Sequence[str], *, through: int | None = None
+) -> list[str]:
+    """Change the probe order of a stream's new rows if another one is clearly cheaper; a note
+    that says what changed, and why."""
+    rates = flow.match_rates
+    best = most_selective_first(driver, rates, through=through)
+    if best == flow.probe_order:
+        return []
+    if flow.probe_order and probes(best, rates) > CLEARLY * probes(flow.probe_order, rates):
+        return []
+    flow.probe_order = best
+    windows = ", then ".join(f"{names[i]} (matched by {rates[i]:.1%})" for i in best)
+    return [f"new rows of {names[driver]} probe {windows} from now on"]

@@ -16,51 +16,67 @@ from watersmeet.spec.stream import ARRIVALS, Punctuation, StreamSpec
 def check_promises(
     streams: Sequence[StreamSpec], key_types: Sequence[str], emit: bool, how: JoinType
 ) -> None:
+    """Refuse promises that cannot be kept account of, or not for such keys."""
     for stream in streams:
         name = f"stream {stream.name!r}"
         check_flag(stream.unique, argument=f"{name}: unique")
-        if stream.arrival is not None:
-            one_of(stream.arrival, ARRIVALS, argument=f"{name}: arrival", error=PunctuationError)
-        if stream.arrival == "ordered" and not exact_key(key_types):
-            raise PunctuationError(
-                f"{name}: arrival='ordered' needs a single key of an integral, date or timestamp "
-                f"type; the key is of {', '.join(key_types)}. Give arrival='clustered'."
-            )
-        given = stream.punctuation
-        if given is None:
+        _check_arrival(stream, key_types)
+        _check_punctuation(stream, key_types)
+    if emit:
+        _check_emission(streams, how)
+
+
+def _check_arrival(stream: StreamSpec, key_types: Sequence[str]) -> None:
+    name = f"stream {stream.name!r}"
+    if stream.arrival is not None:
+        one_of(stream.arrival, ARRIVALS, argument=f"{name}: arrival", error=PunctuationError)
+    if stream.arrival == "ordered" and not exact_key(key_types):
+        raise PunctuationError(
+            f"{name}: arrival='ordered' needs a single key of an integral, date or timestamp "
+            f"type; the key is of {', '.join(key_types)}. Give arrival='clustered'."
+        )
+
+
+def _check_punctuation(stream: StreamSpec, key_types: Sequence[str]) -> None:
+    name, given = f"stream {stream.name!r}", stream.punctuation
+    if given is None:
+        return
+    if not isinstance(given, Punctuation) or not isinstance(given.when, str):
+        raise PunctuationError(
+            f"{name}: punctuation={given!r} is not a punctuation: give "
+            "wm.Punctuation(when=\"kind = 'end'\"), a SQL condition that holds for them."
+        )
+    for bound in (given.low, given.high):
+        if bound is None:
             continue
-        if not isinstance(given, Punctuation) or not isinstance(given.when, str):
+        column = resolve(stream, bound, argument=f"{name}: punctuation")
+        if not exact_key(key_types):
             raise PunctuationError(
-                f"{name}: punctuation={given!r} is not a punctuation: give "
-                "wm.Punctuation(when=\"kind = 'end'\"), a SQL condition that holds for them."
+                f"{name}: punctuation: a range needs a single key of an integral, date or "
+                f"timestamp type; the key is of {', '.join(key_types)}."
             )
-        for bound in (given.low, given.high):
-            if bound is None:
-                continue
-            column = resolve(stream, bound, argument=f"{name}: punctuation")
-            if not exact_key(key_types):
-                raise PunctuationError(
-                    f"{name}: punctuation: a range needs a single key of an integral, date or "
-                    f"timestamp type; the key is of {', '.join(key_types)}."
-                )
-            if common_type([column.type, key_types[0]]) != key_types[0]:
-                raise PunctuationError(
-                    f"{name}: punctuation: the bound {column.name!r} is of type {column.type}, the "
-                    f"key of type {key_types[0]}. Cast it: df.withColumn({column.name!r}, "
-                    f"F.col({column.name!r}).cast({key_types[0]!r}))."
-                )
-    if emit and not any(stream.punctuation for stream in streams):
+        if common_type([column.type, key_types[0]]) != key_types[0]:
+            raise PunctuationError(
+                f"{name}: punctuation: the bound {column.name!r} is of type {column.type}, the "
+                f"key of type {key_types[0]}. Cast it: df.withColumn({column.name!r}, "
+                f"F.col({column.name!r}).cast({key_types[0]!r}))."
+            )
+
+
+def _check_emission(streams: Sequence[StreamSpec], how: JoinType) -> None:
+    """Can punctuations be handed on?"""
+    if not any(stream.punctuation for stream in streams):
         raise PunctuationError(
             "emit_punctuations=True, but no stream has punctuations to emit: give one "
             "punctuation=wm.Punctuation(when=...)."
         )
-    if emit and not how.combines:
+    if not how.combines:
         raise PunctuationError(
             f"emit_punctuations=True with how={how.name!r}: a semi or anti join emits rows of the "
             "first stream as they are. Use an inner or outer join."
         )
     for stream in streams:
-        if emit and not stream.closes:
+        if not stream.closes:
             raise PunctuationError(
                 f"emit_punctuations=True, but {stream.name} never closes its keys, so a result of "
                 "any key could always still come, and no punctuation could be emitted. Give "

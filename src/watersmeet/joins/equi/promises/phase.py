@@ -2,11 +2,16 @@
 
 Between groups of rows, and at the end of a step, punctuations take effect: keys are closed, rows
 with closed keys are purged, and punctuations that are complete are handed on.
+
+**Value-oriented processing** (metadata paper, section 4.2). Rows with a key that a punctuation is
+about may come first: a punctuation of this micro-batch, or one that waits. It is then handed on,
+and what it closes is purged, before the other rows are processed. A punctuation takes effect after
+all rows of its micro-batch that it is about: so these rows must be in one chunk.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 
@@ -16,9 +21,9 @@ from watersmeet.joins.equi.promises.closed_keys import split_punctuations
 from watersmeet.joins.equi.promises.promised_keys import PromisedKeys
 from watersmeet.joins.equi.promises.propagation import Propagation
 from watersmeet.joins.equi.promises.purge import Purge
-from watersmeet.joins.equi.promises.values_first import punctuated_first, with_only
 from watersmeet.joins.equi.promises.violations import accepted
 from watersmeet.joins.operator import Chunk
+from watersmeet.rows.columns import Bools
 
 
 class PromisePhase:
@@ -67,3 +72,35 @@ class PromisePhase:
         self._promised.close_arrived()
         yield from self.take_effect(paused=paused)
         self._promised.save(watermark)
+
+
+def punctuated_first(
+    rows: Chunk, is_punctuated: Callable[[int, pa.RecordBatch], Bools]
+) -> tuple[Chunk, Chunk]:
+    """Two groups of each stream's new rows: those with a key that a punctuation is about, and
+    the others."""
+    first: list[pa.RecordBatch | None] = [None] * len(rows)
+    later: list[pa.RecordBatch | None] = [None] * len(rows)
+    for stream, batch in enumerate(rows):
+        if batch is not None:
+            punctuated = is_punctuated(stream, batch)
+            first[stream] = batch.filter(pa.array(punctuated))
+            later[stream] = batch.filter(pa.array(~punctuated))
+    return first, later
+
+
+def with_only(chunks: Iterable[Chunk]) -> Iterator[tuple[Chunk, bool]]:
+    """Each chunk, and whether it is the only one of its micro-batch.
+
+    >>> list(with_only([[None]])), list(with_only([[None], [None]]))
+    ([([None], True)], [([None], False), ([None], False)])
+    """
+    first = True
+    waiting: Chunk | None = None
+    for chunk in chunks:
+        if waiting is not None:
+            yield waiting, False
+            first = False
+        waiting = chunk
+    if waiting is not None:
+        yield waiting, first

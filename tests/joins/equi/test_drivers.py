@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from tests.joins.equi.many_streams import rows
-from watersmeet.joins.equi.order.drivers import RUNS, driven
+from watersmeet.joins.equi.drivers import RUNS, driven
 
 
 class TestDrivers:

@@ -6,7 +6,7 @@ import numpy as np
 
 from tests.joins.equi.many_streams import join_of, local, rows
 from watersmeet.joins.equi.flow import Flow
-from watersmeet.joins.equi.order import probe_order
+from watersmeet.joins.equi.match.combination_probe import revise
 from watersmeet.testing import LocalJoin, LocalStream
 
 
@@ -51,9 +51,9 @@ class TestProbeOrder:
 
     def test_only_a_clearly_cheaper_one_is_taken(self) -> None:
         flow = Flow(match_rates=[1.0, 0.5, 0.49], probe_order=[1, 2])
-        assert probe_order.revise(0, flow, "abc") == []
+        assert revise(0, flow, "abc") == []
         flow.match_rates = [1.0, 0.5, 0.2]
-        [note] = probe_order.revise(0, flow, "abc")
+        [note] = revise(0, flow, "abc")
         assert (
             note
             == "new rows of a probe c (matched by 20.0%), then b (matched by 50.0%) from now on"

@@ -1,1 +1,0 @@
-"""In which order a step processes new rows, and probes windows."""
