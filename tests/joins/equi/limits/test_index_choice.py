@@ -16,6 +16,7 @@ from tests.conformance.strategies import INSTANT
 from watersmeet.cost import calibration
 from watersmeet.cost.engine import Weights
 from watersmeet.joins.equi.flow import Flow
+from watersmeet.joins.equi.limits.load import switch_indexes
 from watersmeet.spec.tuning import Tuning
 from watersmeet.testing import LocalJoin, LocalStream
 
@@ -108,7 +109,7 @@ def test_a_window_switches_after_three_micro_batches_in_a_row() -> None:
 
     def decide(*, probed: bool) -> list[str]:
         flows[0].rows, flows[0].present = (200.0, 1.0) if probed else (0.0, 0.0)
-        notes = load.switch_indexes(["slow", "fast"], flows, windows, weights)
+        notes = switch_indexes(["slow", "fast"], flows, windows, weights)
         return [note for note in notes if note.startswith("fast")]
 
     assert [decide(probed=False), decide(probed=False)] == [[], []]
