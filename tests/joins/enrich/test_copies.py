@@ -15,7 +15,7 @@ from watersmeet.joins.enrich.copies import Copies
 from watersmeet.joins.enrich.spec import EnrichTuning
 from watersmeet.rows.shard import Shard
 from watersmeet.state.cache import SegmentCache
-from watersmeet.table.version import stage
+from watersmeet.table.staged_table import stage
 from watersmeet.testing import LocalEnrich, LocalStream
 
 MASTER = pa.table({"k": [*range(100)] * 2, "x": [*range(200)]})

@@ -31,7 +31,7 @@ from watersmeet.joins.enrich.spec import ENRICH_NAMES
 from watersmeet.joins.enrich.state import INCREMENTING, PHASE_OUT, SWITCHING
 from watersmeet.joins.enrich.step import Step
 from watersmeet.rows.shard import Shard
-from watersmeet.table.version import Versions
+from watersmeet.table.versions import Versions
 from watersmeet.testing import LocalEnrich, LocalStream
 
 STREAM = pa.schema([("k", pa.int64()), ("n", pa.int64()), ("t", INSTANT)])

@@ -24,8 +24,9 @@ from watersmeet.joins.enrich.state import EnrichState
 from watersmeet.rows.columns import Bools, Ints, codes_of
 from watersmeet.rows.output import PIECE_BYTES
 from watersmeet.segments.segment import Segment
-from watersmeet.table.layers import TableShard, Touched
-from watersmeet.table.lookup import DistinctCodes, Found, Visits, located
+from watersmeet.table.files import Extent
+from watersmeet.table.lookup import DistinctCodes, MasterRanges, Visits, code_ranges
+from watersmeet.table.shard import TableShard
 
 #: This part of the time may go to reading partitions in the way that seems to cost more.
 _EXPLORING = 0.05
@@ -70,7 +71,7 @@ class DiskPhase:
             costs = np.where(self._copies.there(visits.partitions), at_hand, costs)
         return float(costs.sum())
 
-    def _found(self, rows: pa.RecordBatch) -> Iterator[Found]:
+    def _found(self, rows: pa.RecordBatch) -> Iterator[MasterRanges]:
         asked = DistinctCodes.of(codes_of(rows))
         visits = Visits.of(self._table, asked.codes)
         self._counters.skipped += len(self._table) - len(visits.partitions)
@@ -80,18 +81,18 @@ class DiskPhase:
         order = range(len(visits.partitions))
         for visit in reversed(order) if self._layout.as_of else order:
             asking = visits.wanted[int(visits.low[visit]) : int(visits.high[visit])]
-            touched: Touched = "most" if crowded[visit] else "some"
+            touched: Extent = "most" if crowded[visit] else "some"
             if scanned[visit]:
                 touched = "all"
             number = int(visits.partitions[visit])
             found[(yield from self._visit(number, touched, asked, asking, fetching))] = True
-            yield from (asked.found(*fetched) for fetched in fetching.full())
-        yield from (asked.found(*fetched) for fetched in fetching.rest())
+            yield from (asked.ranges(*fetched) for fetched in fetching.full())
+        yield from (asked.ranges(*fetched) for fetched in fetching.rest())
         self._count(rows, asked, visits, found)
 
     def _visit(
-        self, number: int, touched: Touched, asked: DistinctCodes, asking: Ints, fetching: Fetching
-    ) -> Generator[Found, None, Ints]:
+        self, number: int, touched: Extent, asked: DistinctCodes, asking: Ints, fetching: Fetching
+    ) -> Generator[MasterRanges, None, Ints]:
         """Look for keys in a partition: where their rows are, unless these are fetched. Gives back
         which keys it has. When this is over, the partition is not mapped any more."""
         reading, began = Stopwatch(), self._watch.nanoseconds
@@ -101,13 +102,13 @@ class DiskPhase:
             partition = copy or self._table.partition(number, touched)
         with self._watch:
             fences = self._table.fences_of(number)
-            there, low, high = located(codes_of(partition.rows), fences, asked.codes[asking])
+            there, low, high = code_ranges(codes_of(partition.rows), fences, asked.codes[asking])
             keys = asking[there]
             fetches = self._fetches and fetching.takes(partition, low, high)
             if fetches:
                 fetching.add(partition, keys, low, high)
         if not fetches:
-            yield asked.found(partition, keys, low, high)
+            yield asked.ranges(partition, keys, low, high)
         finding = self._watch.nanoseconds - began
         if copy is not None:
             self._counters.copied += 1

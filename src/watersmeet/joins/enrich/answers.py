@@ -17,7 +17,7 @@ from watersmeet.joins.enrich.layout import STREAM, TABLE, EnrichLayout
 from watersmeet.rows.columns import Bools, Ints
 from watersmeet.rows.sides import Sides
 from watersmeet.rows.widths import row_bytes
-from watersmeet.table.lookup import Found
+from watersmeet.table.lookup import MasterRanges
 
 
 class Stopwatch:
@@ -50,7 +50,7 @@ Unmatched = Callable[[pa.RecordBatch, Ints], Iterator[pa.RecordBatch]]
 def answers(
     layout: EnrichLayout,
     rows: pa.RecordBatch,
-    found: Iterable[Found],
+    found: Iterable[MasterRanges],
     *,
     only: Bools | None = None,
     unmatched: Unmatched | None = None,

@@ -21,7 +21,7 @@ from watersmeet.rows.columns import TIME, Bools, Positions, times_of
 from watersmeet.rows.keys import same_keys
 from watersmeet.segments.probe import bisect, spread
 from watersmeet.segments.segment import Segment
-from watersmeet.table.lookup import Found
+from watersmeet.table.lookup import MasterRanges
 
 #: A row that needs one match is first compared with so many master rows, if there is a condition.
 _FIRST = 16
@@ -31,7 +31,7 @@ Candidates = tuple[Segment, Positions, Positions]
 
 
 def candidates(
-    layout: EnrichLayout, rows: pa.RecordBatch, found: Iterable[Found], matched: Bools
+    layout: EnrichLayout, rows: pa.RecordBatch, found: Iterable[MasterRanges], matched: Bools
 ) -> Iterator[Candidates]:
     """The candidates of stream rows, in pieces. Partitions come in order; of a join as of a
     time, backwards. Between two pieces, the caller notes which rows have ``matched``."""
@@ -45,14 +45,14 @@ def candidates(
         del there, pieces  # so that its partition is not mapped any more when the next one is
 
 
-def _every(layout: EnrichLayout, there: Found) -> Iterator[tuple[Positions, Positions]]:
+def _every(layout: EnrichLayout, there: MasterRanges) -> Iterator[tuple[Positions, Positions]]:
     """All pairs, in pieces."""
     for row, place in spread(there.low, there.high, layout.output.piece_rows):
         yield there.mine[row], place
 
 
 def _until_matched(
-    layout: EnrichLayout, there: Found, matched: Bools
+    layout: EnrichLayout, there: MasterRanges, matched: Bools
 ) -> Iterator[tuple[Positions, Positions]]:
     """Pairs of each row until it has matched, in pieces."""
     mine, low, high = there.mine, there.low, there.high
@@ -71,7 +71,7 @@ def _until_matched(
 
 
 def _valid(
-    layout: EnrichLayout, rows: pa.RecordBatch, found: Iterable[Found]
+    layout: EnrichLayout, rows: pa.RecordBatch, found: Iterable[MasterRanges]
 ) -> Iterator[Candidates]:
     """For each stream row, the newest version of its key that is not newer than the row."""
     times = times_of(rows)

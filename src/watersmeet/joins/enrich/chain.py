@@ -9,7 +9,8 @@ from watersmeet.joins.enrich.layout import STREAM, EnrichLayout
 from watersmeet.joins.enrich.spec import EnrichSpec
 from watersmeet.joins.enrich.step import Enrich
 from watersmeet.rows.route import ByKey
-from watersmeet.table.version import StagedTable, Versions
+from watersmeet.table.staged_table import StagedTable
+from watersmeet.table.versions import Versions
 
 
 def chain_of(

@@ -17,7 +17,7 @@ from watersmeet.cost.disk_phase import Reading
 from watersmeet.rows.columns import Bools, Ints
 from watersmeet.segments.segment import Segment
 from watersmeet.state.cache import SegmentCache
-from watersmeet.table.layers import TableShard
+from watersmeet.table.shard import TableShard
 
 
 class Copies:

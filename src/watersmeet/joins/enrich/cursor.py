@@ -25,7 +25,7 @@ from watersmeet.joins.enrich.layout import EnrichLayout
 from watersmeet.joins.enrich.queue import arrived_of
 from watersmeet.joins.enrich.state import EnrichState, averaged
 from watersmeet.rows.columns import TIME, Bools, Ints, codes_of, times_of
-from watersmeet.table.layers import TableShard
+from watersmeet.table.shard import TableShard
 
 Due = Callable[[pa.RecordBatch], Bools]
 

@@ -38,7 +38,8 @@ from watersmeet.plan.where.matching import Matching, read_conditions
 from watersmeet.spec.join_type import JoinType
 from watersmeet.spec.output import OutputColumn
 from watersmeet.spec.stream import StreamSpec
-from watersmeet.table.version import StagedTable, TableSize, Versions
+from watersmeet.table.staged_table import StagedTable, TableSize
+from watersmeet.table.versions import Versions
 
 _MB = 1_000_000
 #: The memory of a query that does not say how much; and at least so much for each core, and for

@@ -48,8 +48,11 @@ from watersmeet.rows.shard import Shard
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.manifest import total_bytes
 from watersmeet.state.store import Store
-from watersmeet.table.layers import TableShard, ascending
-from watersmeet.table.version import TOUCH_SECONDS, StagedTable, Versions
+from watersmeet.table.lease import TOUCH_SECONDS
+from watersmeet.table.lookup import ascending
+from watersmeet.table.shard import TableShard
+from watersmeet.table.staged_table import StagedTable
+from watersmeet.table.versions import Versions
 
 #: Where less than this is handled at a time, the memory is small beside what Arrow keeps of freed
 #: memory, some tens of megabytes. Then that is given back after each step; it takes milliseconds.

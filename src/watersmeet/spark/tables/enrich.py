@@ -31,7 +31,8 @@ from watersmeet.spark.tables.keeper import KEEPER, Kept, Refreshing
 from watersmeet.spark.tables.refresh import Refresher, check_columns, check_files
 from watersmeet.spark.tables.staging import Staging
 from watersmeet.spark.tables.temporary import OWNED
-from watersmeet.table.version import StagedTable, TableSize, Versions
+from watersmeet.table.staged_table import StagedTable, TableSize
+from watersmeet.table.versions import Versions
 
 STAGE_FOLDER = "spark.watersmeet.stage.folder"
 STAGE_COPIES = "spark.watersmeet.stage.copies"

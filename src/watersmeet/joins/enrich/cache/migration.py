@@ -47,8 +47,8 @@ from watersmeet.joins.enrich.queue import ARRIVED_BYTES
 from watersmeet.joins.enrich.state import INCREMENTING, PHASE_OUT, SWITCHING, EnrichState
 from watersmeet.rows.columns import Bools, Ints, concat
 from watersmeet.rows.widths import runs
-from watersmeet.table.layers import TableShard, ascending
-from watersmeet.table.lookup import master_rows, master_sizes
+from watersmeet.table.lookup import ascending, master_rows, master_sizes
+from watersmeet.table.shard import TableShard
 
 #: Keys leave the cache in every tenth cycle only, so that their frequency is well known.
 EVICTION = 10
