@@ -12,7 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from watersmeet.joins.enrich.layout import EnrichLayout
-from watersmeet.joins.enrich.plan import EnrichAsked, EnrichPlan, plan_enrich
+from watersmeet.joins.enrich.plan import EnrichPlan, plan_enrich
+from watersmeet.joins.enrich.spec import EnrichAsked
 from watersmeet.rows.encode import encoded
 from watersmeet.rows.types import canonical_schema
 from watersmeet.table.staged_table import StagedTable, combine, stage

@@ -18,7 +18,8 @@ from pyspark.sql import functions as F
 from watersmeet import durations
 from watersmeet.errors import PlanError
 from watersmeet.joins.enrich.layout import STREAM, TABLE, EnrichLayout
-from watersmeet.joins.enrich.plan import EnrichPlan, Place
+from watersmeet.joins.enrich.plan import EnrichPlan
+from watersmeet.joins.enrich.policy import Place
 from watersmeet.joins.enrich.spec import EnrichSpec
 from watersmeet.spark.query.counters import observation_name
 from watersmeet.spark.query.in_place import run_in_place
