@@ -110,7 +110,7 @@ class HotKeys:
             starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
             self.counts[keys[starts]] += np.diff(starts, append=len(keys))
 
-    def found(self, mine: Ints, keys: Ints, *, backwards: bool = False) -> Iterator[MasterRanges]:
+    def ranges(self, mine: Ints, keys: Ints, *, backwards: bool = False) -> Iterator[MasterRanges]:
         """Where the master rows of stream rows are, given as positions, that have these keys;
         the partitions in order, or ``backwards``."""
         low, high = self._starts[keys], self._ends[keys]
@@ -126,8 +126,8 @@ class HotKeys:
         """The bytes that the master rows of each key take."""
         sizes = np.zeros(len(self), dtype=np.int64)
         for offset, partition in self._placed():
-            ranges = (self._starts, self._ends)
-            low, high = (np.clip(at - offset, 0, len(partition)) for at in ranges)
+            bounds = (self._starts, self._ends)
+            low, high = (np.clip(at - offset, 0, len(partition)) for at in bounds)
             sizes += range_bytes(partition.rows, low, high)
         return sizes
 
