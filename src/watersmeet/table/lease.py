@@ -20,7 +20,7 @@ import os
 import time
 from dataclasses import dataclass
 
-#: The file without which a folder is not complete (:mod:`.versions`).
+#: The file without which a folder is not complete (:mod:`.staged_table`).
 SUMMARY = "table.json"
 _HELD, _SUPERSEDED, _KEPT = "held", "superseded", "kept"
 #: The lease of a folder ends so many seconds after it was used or held last.

@@ -115,7 +115,7 @@ def enrich_spec(stream: StreamSpec, table: StreamSpec, asked: EnrichAsked) -> En
         max_wait=_wait(inputs[0], asked.max_wait),
         refresh=_refresh(inputs[0], asked.refresh),
         retry=_retry(inputs[0], asked.retry, asked.refresh),
-        tuning=_checked_tuning(asked.tuning),
+        tuning=_tuning(asked.tuning),
     )
     spec = replace(spec, output=result_columns(spec))
     return spec if asked.version is None else _with_version(spec, asked.version)
@@ -269,7 +269,7 @@ def _retry(stream: StreamSpec, given: object, refresh: object) -> int | None:
     return durations.parse(given, argument="retry")
 
 
-def _checked_tuning(tuning: object) -> EnrichTuning:
+def _tuning(tuning: object) -> EnrichTuning:
     if tuning is None:
         return EnrichTuning()
     if not isinstance(tuning, EnrichTuning):
