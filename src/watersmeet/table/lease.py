@@ -7,10 +7,11 @@ table then deletes the folder.
     table.json     its time is when a step has *used* the folder last
     held           its time is when a query has *held* it last: it runs, but may take no steps
     superseded     a newer version has taken its place: the lease ends after an hour
-    kept           a query uses it that does not look for newer versions: after a day nevertheless
+    kept           a query uses it that does not look for newer versions: an hour is too short then,
+                   and the lease ends after a day
 
-All of these are files in the folder. If one cannot be written, nothing happens: the lease ends
-earlier, and a query that still needs the folder says so.
+All of these are files in the folder. If one cannot be written, that is ignored: the lease may end
+earlier, and a query that still needs the folder fails with a message that says what to do.
 """
 
 from __future__ import annotations
