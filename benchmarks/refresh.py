@@ -24,7 +24,7 @@ from watersmeet.spark.query.inputs import describe
 from watersmeet.spark.query.query import shard_count
 from watersmeet.spark.tables.identity import relisted
 from watersmeet.spark.tables.staging import Staging
-from watersmeet.table.version import StagedTable
+from watersmeet.table.staged_table import StagedTable
 
 ROWS, FILES, ADDED = 1_000_000, 20, 10_000
 PASSES = 3

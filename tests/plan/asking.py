@@ -7,8 +7,9 @@ from typing import Any
 
 from watersmeet.joins import families
 from watersmeet.joins.enrich import plan as enrich
-from watersmeet.joins.enrich.plan import EnrichAsked, EnrichPlan, Place
-from watersmeet.joins.enrich.spec import EnrichSpec
+from watersmeet.joins.enrich.plan import EnrichPlan
+from watersmeet.joins.enrich.policy import Place
+from watersmeet.joins.enrich.spec import EnrichAsked, EnrichSpec
 from watersmeet.joins.equi import plan as equi
 from watersmeet.joins.equi.spec import EquiSpec
 from watersmeet.joins.family import JoinPlan

@@ -21,7 +21,7 @@ import pyarrow as pa
 from tests.joins.enrich.memory_cases import INSTANT, STREAM, TABLE
 from tests.joins.enrich.memory_use import growth
 from tests.joins.enrich.memory_use import in_place as alone_in_place
-from watersmeet.joins.enrich.step import Enrich
+from watersmeet.joins.enrich.operator import Enrich
 from watersmeet.rows.route import ByKey
 from watersmeet.spark.query import capsule, processor
 from watersmeet.spark.query import in_place as in_place_module

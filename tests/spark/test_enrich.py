@@ -47,7 +47,8 @@ from watersmeet.spark.tables import staging
 from watersmeet.spark.tables.enrich import stage_folder
 from watersmeet.spark.tables.identity import identity
 from watersmeet.spark.tables.staging import _Write, remove_idle
-from watersmeet.table.version import StagedTable, Versions
+from watersmeet.table.staged_table import StagedTable
+from watersmeet.table.versions import Versions
 
 pytestmark = pytest.mark.spark
 

@@ -20,8 +20,8 @@ from tests.conformance.ways import spoil_cache
 from tests.joins.enrich.enrichment import Run, in_layers, runs
 from tests.oracle import assert_same_rows
 from watersmeet.errors import StagedTableError
+from watersmeet.joins.enrich.operator import Enrich
 from watersmeet.joins.enrich.spec import ENRICH_NAMES
-from watersmeet.joins.enrich.step import Enrich
 from watersmeet.rows import output
 from watersmeet.rows.columns import concat
 from watersmeet.rows.encode import encoded

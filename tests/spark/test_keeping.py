@@ -13,7 +13,7 @@ from typing import Any
 from watersmeet.spark.tables.keeper import Keeper, Kept, Refreshing
 from watersmeet.spark.tables.staging import remove_idle
 from watersmeet.spark.tables.temporary import Owned
-from watersmeet.table.version import StagedTable
+from watersmeet.table.staged_table import StagedTable
 
 
 def query(run: str, *observed: str) -> Any:

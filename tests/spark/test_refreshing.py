@@ -10,7 +10,8 @@ import pytest
 
 from watersmeet.errors import StagedTableError
 from watersmeet.spark.tables.refresh import Refresher, check_files
-from watersmeet.table.version import StagedTable, Versions
+from watersmeet.table.staged_table import StagedTable
+from watersmeet.table.versions import Versions
 
 
 class Reads:

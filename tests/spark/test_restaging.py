@@ -27,7 +27,8 @@ from watersmeet.spark.query.inputs import describe
 from watersmeet.spark.tables import staging as staging_module
 from watersmeet.spark.tables.identity import relisted
 from watersmeet.spark.tables.staging import Staging
-from watersmeet.table.version import StagedTable, Versions, stage
+from watersmeet.table.staged_table import StagedTable, stage
+from watersmeet.table.versions import Versions
 
 pytestmark = pytest.mark.spark
 

@@ -14,8 +14,8 @@ import pytest
 from watersmeet.errors import StagedTableError
 from watersmeet.rows.columns import CODE
 from watersmeet.rows.shard import Shard
-from watersmeet.table.file import check, write_checked
-from watersmeet.table.version import StagedTable, combine, stage
+from watersmeet.table.files import check, write_with_checksum
+from watersmeet.table.staged_table import StagedTable, combine, stage
 
 SHARED = ["index.arrow", "filter", "fences"]
 
@@ -125,7 +125,7 @@ def test_an_empty_shard_is_checked_too(tmp_path: Path) -> None:
 
 def test_a_file_of_several_pieces_is_checked_as_a_whole(tmp_path: Path) -> None:
     path, content = tmp_path / "filter", np.random.default_rng(1).bytes((5 << 20) // 2)
-    write_checked(str(path), content)
+    write_with_checksum(str(path), content)
     assert check(str(path)) == len(content)
     assert path.read_bytes().startswith(content)
     for place in (0, 1 << 20, (2 << 20) + 7, len(content) - 1, len(content)):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from watersmeet.table.fences import STEP, fence_count, fences_of, first_at_least
+from watersmeet.table.partitions import FENCE_STEP, fence_count, fences_of, first_at_least
 
 
-@pytest.mark.parametrize("rows", [1, 2, STEP - 1, STEP, STEP + 1, 3 * STEP, 1000])
+@pytest.mark.parametrize(
+    "rows", [1, 2, *(FENCE_STEP + n for n in (-1, 0, 1)), 3 * FENCE_STEP, 1000]
+)
 @pytest.mark.parametrize("different", [1, 5, 300, 1 << 62])
 def test_codes_are_found_where_a_binary_search_finds_them(rows: int, different: int) -> None:
     generator = np.random.default_rng(rows)

@@ -14,11 +14,12 @@ import pytest
 from watersmeet.errors import StagedTableError
 from watersmeet.rows.columns import CODE, codes_of
 from watersmeet.rows.shard import Shard
-from watersmeet.table.layers import Layer, TableShard
+from watersmeet.table.files import MappedNumbers
+from watersmeet.table.layer import Layer
 from watersmeet.table.lookup import Visits, master_rows, master_sizes
-from watersmeet.table.mapped import Mapped
 from watersmeet.table.partitions import PartitionWriter
-from watersmeet.table.version import StagedTable, stage
+from watersmeet.table.shard import TableShard
+from watersmeet.table.staged_table import StagedTable, stage
 
 
 def written(folder: Path, codes: list[int], *, partition: int) -> Layer:
@@ -104,7 +105,7 @@ def test_filters_that_take_too_much_are_asked_in_pieces(
     codes = np.random.default_rng(1).permutation(np.arange(-10, 9010))
     expected, visits = whole.home(codes), Visits.of(whole, np.sort(codes))
     monkeypatch.setattr(Layer, "_in_filter", in_filter)
-    monkeypatch.setattr(Mapped, "give_back", lambda mapped: given_back.append(mapped))
+    monkeypatch.setattr(MappedNumbers, "give_back", lambda mapped: given_back.append(mapped))
     assert (pieces.home(codes) == expected).all()
     found = Visits.of(pieces, np.sort(codes))
     for name in ("wanted", "partitions", "low", "high"):

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from watersmeet.api.streams import Duration, Keys, Stream, Where
 from watersmeet.errors import PlanError
-from watersmeet.joins.enrich.plan import EnrichAsked, EnrichPlan
+from watersmeet.joins.enrich.plan import EnrichPlan
 from watersmeet.joins.enrich.plan import plan_enrich as make_plan
-from watersmeet.joins.enrich.spec import EnrichHow, EnrichTuning
+from watersmeet.joins.enrich.spec import EnrichAsked, EnrichHow, EnrichTuning
 from watersmeet.plan.calls import as_in, takes_arguments_of, warn
 from watersmeet.spark.backend import SparkBackend
 from watersmeet.spark.checkpoint.checkpoint import Checkpoint, check_in_place

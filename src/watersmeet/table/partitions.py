@@ -2,10 +2,10 @@
 
     <base>index.arrow      one row for each partition: what it holds, in order of the codes
     <base>filter           bits, one set for each code of a partition
-    <base>fences           some of the codes of each partition (:mod:`.fences`)
+    <base>fences           some of the codes of each partition
     <base><number>.arrow   a partition: one record batch, uncompressed, to be mapped
 
-The first three end with a checksum (:mod:`.checked`); of a partition, the index has the size.
+The first three end with a checksum (:mod:`.files`); of a partition, the index has the size.
 
 Invariant: rows ascend by (code, time) through all partitions. So the rows of a key are together:
 in one partition, or in some that follow one another. No row has a null code. A file that is
@@ -16,6 +16,17 @@ Rule: partitions take about the same number of bytes. Where the rows of a key ar
 partitions have its code in their bounds.
 
 ``base`` is what the paths of all files begin with: a folder, or a folder and the start of a name.
+
+**Filters and fences** say where a code is, with few pages of the partitions touched. By its filter,
+most codes that a partition does not have are known not to be there. And a binary search jumps
+through the whole column: for each code it waits for some twenty places, one after the other, each
+of them in another part of memory, or of a disk. So every 64th code is kept apart, as a *fence*. The
+fences of a partition are few, and stay at hand. Between two of them are 64 codes: half a kilobyte
+of the column, in one page, or two. All codes that are looked for are halved towards together, so
+the memory is asked for many places at a time.
+
+Invariant: the first row whose code is at least c is behind the last fence that is less than c, and
+not behind the next one.
 """
 
 from __future__ import annotations
@@ -31,11 +42,12 @@ from watersmeet.rows.columns import Ints, codes_of
 from watersmeet.rows.gathering import Gathering
 from watersmeet.rows.widths import sliced
 from watersmeet.segments.segment import Segment
-from watersmeet.table.fences import fences_of
-from watersmeet.table.file import write_checked
+from watersmeet.table.files import write_with_checksum
 
 #: A filter has at least this number of bits for each different code of its partition.
 FILTER_BITS = 16
+#: From fence to fence: a power of two.
+FENCE_STEP = 64
 
 #: 2**64 divided by the golden ratio: Fibonacci hashing spreads runs of integers.
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -88,9 +100,9 @@ class PartitionWriter:
             self._write(gathered)
         index = pa.BufferOutputStream()
         ipc.write_file(pa.RecordBatch.from_pylist(self.index, INDEX_SCHEMA), index)
-        write_checked(self.base + FILTER, b"".join(self._filters))
-        write_checked(self.base + FENCES, b"".join(self._fences))
-        write_checked(self.base + INDEX, index.getvalue().to_pybytes())
+        write_with_checksum(self.base + FILTER, b"".join(self._filters))
+        write_with_checksum(self.base + FENCES, b"".join(self._fences))
+        write_with_checksum(self.base + INDEX, index.getvalue().to_pybytes())
         return self.total("bytes") + sum(os.path.getsize(self.base + name) for name in SHARED)
 
     def total(self, name: str) -> int:
@@ -156,6 +168,9 @@ def write_file(path: str, rows: pa.RecordBatch) -> None:
     os.replace(temporary, path)
 
 
+# -- filters ------------------------------------------------------------------------
+
+
 def filter_of(codes: Ints) -> tuple[int, bytes]:
     """A bit table with the bits set of where sorted codes are hashed to: the power of two of its
     size, and its bytes.
@@ -177,3 +192,41 @@ def filter_places(codes: Ints, bits: np.ndarray | np.uint64) -> Ints:
         spread = codes.view(np.uint64) * _GOLDEN
     places: Ints = (spread >> (np.uint64(64) - bits)).view(np.int64)
     return places
+
+
+# -- fences -------------------------------------------------------------------------
+
+
+def fences_of(codes: Ints) -> Ints:
+    """The fences of codes that ascend.
+
+    >>> fences_of(np.arange(130)).tolist()
+    [0, 64, 128]
+    """
+    return codes[::FENCE_STEP]
+
+
+def fence_count(rows: Ints) -> Ints:
+    """How many fences partitions of so many rows have.
+
+    >>> fence_count(np.array([1, 64, 65])).tolist()
+    [1, 1, 2]
+    """
+    return -(-rows // FENCE_STEP)
+
+
+def first_at_least(stored: Ints, fences: Ints, codes: Ints) -> Ints:
+    """For each of some codes, the first of the stored ones, which ascend, that is not less; their
+    number if there is none.
+
+    >>> stored = np.arange(0, 400, 2)
+    >>> first_at_least(stored, fences_of(stored), np.array([-1, 0, 7, 398, 500])).tolist()
+    [0, 0, 4, 199, 200]
+    """
+    first: Ints = np.maximum(np.searchsorted(fences, codes) - 1, 0) * FENCE_STEP
+    step = FENCE_STEP // 2
+    while step:
+        first += step * (stored.take(first + (step - 1), mode="clip") < codes)
+        step //= 2
+    first += stored.take(first, mode="clip") < codes
+    return np.minimum(first, len(stored))

@@ -12,10 +12,12 @@ from typing import Any
 import pyarrow as pa
 
 from watersmeet.joins.enrich.layout import EnrichLayout
-from watersmeet.joins.enrich.plan import EnrichAsked, EnrichPlan, plan_enrich
+from watersmeet.joins.enrich.plan import EnrichPlan, plan_enrich
+from watersmeet.joins.enrich.spec import EnrichAsked
 from watersmeet.rows.encode import encoded
 from watersmeet.rows.types import canonical_schema
-from watersmeet.table.version import StagedTable, Versions, combine, stage
+from watersmeet.table.staged_table import StagedTable, combine, stage
+from watersmeet.table.versions import Versions
 from watersmeet.testing.place import LocalBackend, own_folder
 from watersmeet.testing.run import LocalRun, runs_of
 from watersmeet.testing.streams import LocalStream, result_schema, stored, stream_spec

@@ -22,7 +22,7 @@ from tests.oracle import Stream, assert_same_rows, sql_join
 from watersmeet.joins.enrich.counters import EnrichCounters
 from watersmeet.joins.enrich.spec import ACCESSES, EnrichTuning
 from watersmeet.state.store import MemoryStore
-from watersmeet.table.version import StagedTable, combine
+from watersmeet.table.staged_table import StagedTable, combine
 from watersmeet.testing import LocalEnrich, LocalStream
 
 

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.joins.enrich.policy import enrich_policy
-from watersmeet.table.version import StagedTable
+from watersmeet.table.staged_table import StagedTable
 from watersmeet.testing import LocalEnrich, LocalStream
 
 ORDERS = pa.schema([("key", pa.int64()), ("id", pa.int64())])

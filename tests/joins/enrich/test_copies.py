@@ -11,11 +11,11 @@ import pytest
 from tests.joins.enrich.enrichment import Enrichment
 from tests.oracle import assert_same_rows
 from watersmeet.cost.disk_phase import Reading
-from watersmeet.joins.enrich.copies import Copies
+from watersmeet.joins.enrich.reader import Copies
 from watersmeet.joins.enrich.spec import EnrichTuning
 from watersmeet.rows.shard import Shard
 from watersmeet.state.cache import SegmentCache
-from watersmeet.table.version import stage
+from watersmeet.table.staged_table import stage
 from watersmeet.testing import LocalEnrich, LocalStream
 
 MASTER = pa.table({"k": [*range(100)] * 2, "x": [*range(200)]})
@@ -86,11 +86,11 @@ def test_a_partition_is_copied_when_seeks_in_it_have_cost_as_much_as_that(
     reading = Reading(seek=1.0, hit=1.0, read=7.0, copy=3.0)
     half = int(table.bytes[1] * 5)
     partition = table.partition(1)
-    assert not copies.wanted(1, half, reading)
-    assert copies.wanted(1, half + (1 if enough else -1), reading) == enough
+    assert not copies.pays(1, half, reading)
+    assert copies.pays(1, half + (1 if enough else -1), reading) == enough
     if enough:
         copies.make(1, partition)
-    assert copies.there(pa.array([0, 1, 2]).to_numpy()).tolist() == [False, enough, False]
+    assert copies.has(pa.array([0, 1, 2]).to_numpy()).tolist() == [False, enough, False]
     copy = copies.open(1)
     assert (copy is not None) == enough
     assert copy is None or copy.rows.equals(partition.rows)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from watersmeet.joins.enrich.cache.hot_keys import HotKeys, _counts, discard
-from watersmeet.joins.enrich.cache.misses import Tally
+from watersmeet.joins.enrich.cache.misses import MissCounts
 from watersmeet.rows.columns import CODE, codes_of
 from watersmeet.state.cache import SegmentCache
 
@@ -41,7 +41,7 @@ def test_all_rows_of_a_key_are_candidates_through_all_partitions(tmp_path: Path)
     cached, keys = hot.find(codes_of(stream))
     assert cached.tolist() == [False, True, True, True, True, True, False]
     found: dict[int, list[str]] = {}
-    for there in hot.found(np.flatnonzero(cached), keys):
+    for there in hot.ranges(np.flatnonzero(cached), keys):
         values = there.master.rows.column("#1").to_pylist()
         for row, low, high in zip(there.mine.tolist(), there.low, there.high, strict=True):
             found.setdefault(row, []).extend(values[low:high])
@@ -73,9 +73,9 @@ def test_without_a_folder_there_is_no_cache_and_counting_does_no_harm(
     HotKeys.write(files(tmp_path), "hot", codes, codes // codes, codes, master, partition=100)
     assert HotKeys.open(files(tmp_path), "hot") is None
     assert _counts(files(tmp_path), "hot", 3).tolist() == [0, 0, 0]
-    tally = Tally(None, None, limit=100)
-    tally.note(codes, codes)
-    assert [len(counted) for counted in tally.counts()] == [0, 0, 0]
+    misses = MissCounts(None, None, limit=100)
+    misses.note(codes, codes)
+    assert [len(counted) for counted in misses.counts()] == [0, 0, 0]
     discard(files(tmp_path), "hot")
 
 
@@ -107,12 +107,12 @@ def test_keys_take_the_bytes_of_their_own_rows(tmp_path: Path) -> None:
 
 
 def test_no_more_codes_are_noted_than_there_is_room_for(tmp_path: Path) -> None:
-    tally = Tally(str(tmp_path / "came"), str(tmp_path / "barren"), limit=24)
+    misses = MissCounts(str(tmp_path / "came"), str(tmp_path / "barren"), limit=24)
     for codes, barren in (([1, 2], [2]), ([2, 3], [3]), ([4], [4])):
-        tally.note(np.array(codes), barren=np.array(barren))
-    assert tally.full
+        misses.note(np.array(codes), barren=np.array(barren))
+    assert misses.full
     # Those that were noted together are there together.
-    counted = [counted.tolist() for counted in tally.counts()]
+    counted = [counted.tolist() for counted in misses.counts()]
     assert counted == [[1, 2, 3], [1, 2, 1], [False, True, True]]
-    tally.clear()
-    assert not tally.full
+    misses.clear()
+    assert not misses.full

@@ -15,8 +15,8 @@ import pytest
 from tests.joins.enrich import memory_cases
 from tests.joins.enrich.memory_use import TABLE, in_place, table
 from watersmeet.sizes import parse
-from watersmeet.table import layers as table_module
-from watersmeet.table.version import StagedTable
+from watersmeet.table import layer as layer_module
+from watersmeet.table.staged_table import StagedTable
 from watersmeet.testing import LocalEnrich, LocalStream
 
 ROOT = Path(__file__).parents[3]
@@ -84,7 +84,7 @@ def test_one_partition_is_mapped_at_a_time(
         folder=str(tmp_path),
         policy={"partition": 1 << 17, "piece": piece, "resident": 0},
     )
-    most, mapping = [0], table_module._mapped
+    most, mapping = [0], layer_module.map_rows
 
     def mapped(path: str, *arguments: Any) -> pa.RecordBatch:
         found = mapping(path, *arguments)
@@ -93,7 +93,7 @@ def test_one_partition_is_mapped_at_a_time(
         most[0] = max(most[0], len(partitions))
         return found
 
-    monkeypatch.setattr(table_module, "_mapped", mapped)
+    monkeypatch.setattr(layer_module, "map_rows", mapped)
     # when rows ask for keys of all of them,
     results = local.batch(rows.take([*range(0, 100_000, 3)]))
     assert len(results) == (0 if how == "anti" else len(range(0, 100_000, 3)))

@@ -18,7 +18,7 @@ from watersmeet.joins.enrich.spec import EnrichTuning
 from watersmeet.joins.enrich.state import INCREMENTING, PHASE_OUT, SWITCHING, Progress
 from watersmeet.rows.shard import Shard
 from watersmeet.table import partitions
-from watersmeet.table.layers import ascending
+from watersmeet.table.lookup import ascending
 from watersmeet.testing import LocalEnrich, LocalStream
 
 STREAM = pa.schema([("k", pa.int64()), ("n", pa.int64())])

@@ -14,7 +14,7 @@ from watersmeet.joins.enrich.plan import EnrichPlan
 from watersmeet.joins.enrich.policy import enrich_policy
 from watersmeet.joins.enrich.spec import EnrichSpec, EnrichTuning, Wait
 from watersmeet.spec.stream import Column, Punctuation, StreamSpec
-from watersmeet.table.version import TableSize
+from watersmeet.table.staged_table import TableSize
 from watersmeet.testing import LocalBackend
 
 VIEWS = StreamSpec(

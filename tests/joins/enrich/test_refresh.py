@@ -26,12 +26,12 @@ from tests.conformance.join import at, table
 from tests.conformance.strategies import INSTANT, examples, until_shown
 from tests.conformance.ways import Disturbance
 from tests.joins.enrich.enrichment import UNHURRIED, Enrichment, disturbed
-from watersmeet.joins.enrich import step as step_module
+from watersmeet.joins.enrich import operator as operator_module
 from watersmeet.joins.enrich.spec import ENRICH_NAMES
 from watersmeet.joins.enrich.state import INCREMENTING, PHASE_OUT, SWITCHING
-from watersmeet.joins.enrich.step import Step
+from watersmeet.joins.enrich.step import EnrichStep
 from watersmeet.rows.shard import Shard
-from watersmeet.table.version import Versions
+from watersmeet.table.versions import Versions
 from watersmeet.testing import LocalEnrich, LocalStream
 
 STREAM = pa.schema([("k", pa.int64()), ("n", pa.int64()), ("t", INSTANT)])
@@ -223,7 +223,7 @@ def test_a_step_that_takes_long_keeps_its_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given a step that has begun with a version,
-    monkeypatch.setattr(step_module, "TOUCH_SECONDS", 0)
+    monkeypatch.setattr(operator_module, "TOUCH_SECONDS", 0)
     local = changing().start(str(tmp_path))
     idle = []
 
@@ -357,13 +357,13 @@ def test_rows_are_retried_piece_by_piece(tmp_path: Path, monkeypatch: pytest.Mon
     for number in range(10):
         local.batch(rows(range(100 * number + 50, 100 * number + 150), 0))
     # when a newer version has some of their keys,
-    taken, answer = [], Step._answer
+    taken, answer = [], EnrichStep._answer
 
-    def noted(step: Step, piece: pa.RecordBatch) -> Any:
+    def noted(step: EnrichStep, piece: pa.RecordBatch) -> Any:
         taken.append((piece.nbytes, step.state.retried.rows))
         return answer(step, piece)
 
-    monkeypatch.setattr(Step, "_answer", noted)
+    monkeypatch.setattr(EnrichStep, "_answer", noted)
     local.refresh(prices(1, range(0, 2000, 2)))
     found = [local.batch(rows([], 0)) for _ in range(3)]
     # then they are taken piece by piece, while the others are where they were,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -12,9 +13,9 @@ from tests.conformance.join import at
 from tests.conformance.strategies import INSTANT
 from tests.joins.enrich.enrichment import UNHURRIED, Enrichment
 from tests.oracle import assert_same_rows
-from watersmeet.joins.enrich.cursor import Turn
+from watersmeet.joins.enrich.cursor import Cursor
 from watersmeet.joins.enrich.spec import EnrichTuning
-from watersmeet.rows.columns import TIME
+from watersmeet.rows.columns import TIME, codes_of
 from watersmeet.rows.shard import Shard
 from watersmeet.testing import LocalEnrich, LocalStream
 
@@ -23,11 +24,13 @@ MASTER = pa.table({"k": [*range(100)], "x": [*range(100)]})
 SMALL = UNHURRIED | {"cache": 0, "resident": 0, "partition": 100}
 
 
-def waiting(delay: str = "0 seconds", **further: Any) -> Enrichment:
+def waiting(
+    delay: str = "0 seconds", master: pa.Table = MASTER, partition: int = 100, **further: Any
+) -> Enrichment:
     further = {"max_wait": "8 batches"} | further
-    return Enrichment(
-        LocalStream(STREAM, time="t", delay=delay), MASTER, on="k", policy=SMALL, further=further
-    )
+    policy = SMALL | {"partition": partition}
+    stream = LocalStream(STREAM, time="t", delay=delay)
+    return Enrichment(stream, master, on="k", policy=policy, further=further)
 
 
 def rows(keys: Any, second: float | None) -> pa.Table:
@@ -255,8 +258,31 @@ def test_rows_wait_only_if_the_watermark_is_sure_to_move(
 ) -> None:
     local = waiting(delay="10 seconds").start(str(tmp_path))
     state = local.run.state(0)
-    turn = Turn(local.run.operator.layout, local.staged.shard(Shard()), state)
+    cursor = Cursor(local.run.operator.layout, local.staged.shard(Shard()), state)
     state.progress.greatest = None if before is None else before * SECOND
     if greatest is not None:
-        turn.note(pa.record_batch({TIME: pa.array([greatest * SECOND], INSTANT)}))
-    assert turn._wakes_again(None if watermark is None else watermark * SECOND) == wakes
+        cursor.note(pa.record_batch({TIME: pa.array([greatest * SECOND], INSTANT)}))
+    assert cursor._wakes_again(None if watermark is None else watermark * SECOND) == wakes
+
+
+def test_the_cursor_goes_round_the_partitions_that_rows_wait_for(tmp_path: Path) -> None:
+    # Given a table of four partitions with a row each, at a pace of one,
+    given = waiting(delay="100 seconds", master=MASTER.slice(0, 4), partition=1)
+    local = given.start(str(tmp_path))
+    state, table = local.run.state(0), local.staged.shard(Shard())
+    assert len(table) == 4
+    progress = state.progress
+    progress.pace, answered, passed = 1, [], []
+    # when rows come in four steps, and none in the fifth,
+    for step, keys in enumerate([[1, 3], [0], [0, 2], [1], []], start=1):
+        cursor, progress.step = Cursor(local.run.operator.layout, table, state), step
+        if keys:
+            new = local._encoded(0, rows(keys, step))
+            cursor.note(new)
+            state.waiting.add(new, step)
+        due = cursor.due(None, None, leaving=np.array([]), paused=not keys, renewed=False)
+        answered.append([int(code) for some in state.waiting.take(due) for code in codes_of(some)])
+        passed.append((progress.cursor, cursor.wrapped))
+    # then it is the turn of the next partition that any of them waits for, and of all at the end.
+    assert answered == [[1], [3], [0, 0], [1], [2]]
+    assert passed == [(2, False), (0, False), (1, False), (2, True), (2, True)]

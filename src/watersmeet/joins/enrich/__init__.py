@@ -1,24 +1,32 @@
 """The semi-stream join: a stream is enriched from a table that may be larger than memory.
 
-The files, from the bottom up:
+The table is staged as files sorted by key: that is :mod:`watersmeet.table`. What is here reads it.
 
-    checked       files that end with their checksum
-    partitions    the rows of a table, sorted by key code, in files: written
-    mapped        numbers in a file that is mapped into memory
-    table         ... and read: which partitions may hold a key, and their rows
-    layout        what the operator knows of the join
-    candidates    pairs of stream rows and master rows, all of a key's or the valid ones
-    answers       results for stream rows, given where their master rows are
-    lookup        codes are looked up in a table
-    source        the files that its rows are from, and what of it a newer version can keep
-    staged        a version of a table, in a folder
-    copies        copies of partitions on the host
-    access        the disk phase: partitions are sought or scanned for the rows' keys
-    hot_keys      the cache: the master rows of frequent keys, as a small table of its own
-    tally         how often keys came that are not in the cache
-    migration     which keys enter and leave the cache, and when
-    waiting       rows that wait for their partition
-    turn          whose turn it is: which of them are answered
-    state         what one shard keeps between steps
-    step          the operator
+What is asked for, and how it runs:
+
+    spec            what was asked for
+    policy          how it runs: what its memory is divided into
+    layout          what the operator knows of the join: how rows are stored
+    counters        what a step counts
+
+The operator, from the bottom up:
+
+    cache/misses    how often keys came that are not in the cache
+    queue           rows that wait: for their partition, or for a newer version of the table
+    state           what one shard keeps between steps
+    answers         results for stream rows, given where their master rows are
+    reader          how a partition is read: scanned, sought, or from a copy on the host
+    disk_phase      rows are answered from the partitions of the table
+    cache/hot_keys  the cache: the master rows of frequent keys, as a small table of its own
+    cache/migration which keys enter and leave the cache, and when
+    cursor          whose turn it is: which of the rows that wait are answered
+    step            one step: cache phase, disk phase, migration
+    operator        the operator, and which version of the table a step uses
+
+From a call to a join that runs:
+
+    chain           the operator with its input
+    explain         what the join does, for people to read
+    plan            arguments are checked, and a join is planned
+    family          the semi-stream join as a family of joins
 """

@@ -6,10 +6,11 @@ from functools import partial
 
 from watersmeet.joins.chain import Chain, Circumstances, Hop, Input
 from watersmeet.joins.enrich.layout import STREAM, EnrichLayout
+from watersmeet.joins.enrich.operator import Enrich
 from watersmeet.joins.enrich.spec import EnrichSpec
-from watersmeet.joins.enrich.step import Enrich
 from watersmeet.rows.route import ByKey
-from watersmeet.table.version import StagedTable, Versions
+from watersmeet.table.staged_table import StagedTable
+from watersmeet.table.versions import Versions
 
 
 def chain_of(

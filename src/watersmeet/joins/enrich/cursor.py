@@ -1,5 +1,23 @@
-"""Whose turn it is: which of the rows that wait are answered in a step, and how much of the table
-the next step reads.
+"""The cursor: whose turn it is. Which of the rows that wait are answered in a step, and how much of
+the table the next step reads.
+
+The cursor goes round the partitions of the table. In each step it is the turn of the next few
+partitions that any row waits for; how many these are is the *pace*. The rows of these partitions
+are answered, whenever they have come. So a row waits for one pass through the table at most.
+
+Take a shard of four partitions, 0 to 3, at a pace of one. Rows are named after their partition, and
+a step's new rows may have their turn in it:
+
+    step   new rows   waiting    turn   answered   still waiting   cursor   passed
+    1      1, 3       1, 3       1      1          3               2        1/4
+    2      0          0, 3       3      3          0               0        2/4
+    3      0, 2       0, 0, 2    0      0, 0       2               1        3/4
+    4      1          1, 2       1      1          2               2        4/4
+    5      none       2          -      2          none            2
+
+A partition that no row waits for is left out, like 0 in the first step. But it has had its turn:
+with the fourth step, one pass through the table has ended, and with it a cycle. In the fifth step
+no rows come, so all that wait are answered.
 
 **No row is left behind.** A row may wait only if the shard is sure to take another step: it has
 seen a row that will move the watermark, and Spark then runs another micro-batch, with data or
@@ -12,7 +30,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
@@ -20,22 +37,21 @@ import pyarrow.compute as pc
 
 from watersmeet.cost.disk_phase import pace
 from watersmeet.durations import milliseconds
+from watersmeet.joins.averages import moving_average
 from watersmeet.joins.enrich.cache.hot_keys import HotKeys
 from watersmeet.joins.enrich.layout import EnrichLayout
-from watersmeet.joins.enrich.queue import arrived_of
-from watersmeet.joins.enrich.state import EnrichState, averaged
+from watersmeet.joins.enrich.queue import Choice, arrived_of, every_row
+from watersmeet.joins.enrich.state import WEIGHT, EnrichState
 from watersmeet.rows.columns import TIME, Bools, Ints, codes_of, times_of
-from watersmeet.table.layers import TableShard
-
-Due = Callable[[pa.RecordBatch], Bools]
+from watersmeet.table.shard import TableShard
 
 #: Of the mean time between two steps and that between the last two, neither counts as more than so
 #: many times the other: a stream may have paused, or the query been stopped for days.
 _OUTLIER = 4
 
 
-class Turn:
-    """The turn of one step. ``expected_ns`` is what it would take to answer its rows at once,
+class Cursor:
+    """The cursor in one step. ``expected_ns`` is what it would take to answer its rows at once,
     ``wrapped`` whether a pass through the table has ended with it."""
 
     def __init__(self, layout: EnrichLayout, table: TableShard, state: EnrichState) -> None:
@@ -66,14 +82,14 @@ class Turn:
         leaving: Ints,
         paused: bool,
         renewed: bool,
-    ) -> Due:
+    ) -> Choice:
         """Which rows wait no longer; ``leaving`` are keys that were cached until now; ``paused``:
         no rows have come in this step; ``renewed``: the table is another one than that of the step
         before."""
         progress = self._state.progress
         if paused or progress.pace is None or not self._wakes_again(watermark):
             self.wrapped, progress.passed = True, 0.0
-            return lambda rows: np.ones(len(rows), dtype=np.bool_)
+            return every_row
         # Partitions that no row waits for take their turn as well, or else a cache that answers
         # all rows would make a cycle so short that its keys seem rare.
         progress.passed += progress.pace / max(len(self._table), 1)
@@ -114,7 +130,7 @@ class Turn:
     # -- inside ---------------------------------------------------------------------
 
     def _next_partitions(self) -> Ints:
-        """Of the partitions that rows wait for, the next ones, from the cursor on."""
+        """Of the partitions that rows wait for, the next ones, from the cursor on; it moves."""
         progress, window = self._state.progress, self._state.waiting.window
         held = [self._table.holding(window.open(entry).index.codes) for entry in window.entries]
         wanted = np.unique(np.concatenate(held)) if held else np.empty(0, np.int64)
@@ -176,4 +192,4 @@ def _interval(before: float, now: int) -> float:
     if not before:
         return now
     mean = min(before, _OUTLIER * now)
-    return averaged(mean, min(now, _OUTLIER * before), first=False)
+    return moving_average(mean, min(now, _OUTLIER * before), weight=WEIGHT)

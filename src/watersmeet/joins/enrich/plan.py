@@ -17,11 +17,19 @@ from watersmeet.joins.chain import Chain
 from watersmeet.joins.enrich.chain import chain_of
 from watersmeet.joins.enrich.explain import branches
 from watersmeet.joins.enrich.layout import EnrichLayout, lay_out
-from watersmeet.joins.enrich.policy import EnrichPolicy, enrich_policy
+from watersmeet.joins.enrich.policy import (
+    DEFAULT_MEMORY,
+    LOCAL,
+    EnrichPolicy,
+    Place,
+    default_memory,
+    enrich_policy,
+)
 from watersmeet.joins.enrich.spec import (
     ACCESSES,
     ENRICH_NAMES,
     ENRICH_TYPES,
+    EnrichAsked,
     EnrichSpec,
     EnrichTuning,
     Wait,
@@ -38,48 +46,10 @@ from watersmeet.plan.where.matching import Matching, read_conditions
 from watersmeet.spec.join_type import JoinType
 from watersmeet.spec.output import OutputColumn
 from watersmeet.spec.stream import StreamSpec
-from watersmeet.table.version import StagedTable, TableSize, Versions
+from watersmeet.table.staged_table import StagedTable, TableSize
+from watersmeet.table.versions import Versions
 
-_MB = 1_000_000
-#: The memory of a query that does not say how much; and at least so much for each core, and for
-#: each shard.
-_DEFAULT = 256 * _MB
-_DEFAULT_CORE, _DEFAULT_SHARD = 16 * _MB, _MB // 2
 _BATCHES = re.compile(r"\s*([0-9]+)\s*(?:micro-?)?batch(?:es)?\s*", re.IGNORECASE)
-
-
-@dataclass(frozen=True, kw_only=True)
-class EnrichAsked:
-    """The arguments of a call, as they were given: nothing has been checked yet. What each of them
-    means is said by ``wm.enrich``."""
-
-    on: object = None
-    how: object = "inner"
-    where: object = None
-    memory: object = None
-    max_wait: object = None
-    refresh: object = None
-    retry: object = None
-    as_of: object = None
-    version: object = None
-    name: object = None
-    tuning: object = None
-
-
-@dataclass(frozen=True)
-class Place:
-    """What the place where a semi-stream join will run does. ``wakes``: does it run a micro-batch
-    without data when the watermark has moved? ``copies``: does a host keep copies of the partitions
-    that it reads? ``hosts``: on how many, at most, can it answer rows where they are read? None: on
-    none."""
-
-    wakes: bool = True
-    copies: bool = False
-    hosts: int | None = None
-
-
-#: A single process.
-LOCAL = Place()
 
 
 @dataclass(frozen=True)
@@ -115,11 +85,8 @@ class EnrichPlan(JoinPlan):
         return [] if self.policy.in_place else super().warnings()
 
 
-def enrich_spec(
-    stream: StreamSpec, table: StreamSpec, asked: EnrichAsked, *, memory: object = _DEFAULT
-) -> EnrichSpec:
-    """The spec of a semi-stream join; or what is wrong with the call. ``memory`` is what it may
-    use if the call does not say so."""
+def enrich_spec(stream: StreamSpec, table: StreamSpec, asked: EnrichAsked) -> EnrichSpec:
+    """The spec of a semi-stream join; or what is wrong with the call."""
     inputs: Sequence[StreamSpec] = (stream, table)
     check_names(inputs)
     if table.streaming:
@@ -135,7 +102,7 @@ def enrich_spec(
     _check_key(stream, table, asked.on)
     keys = resolved_keys(inputs, asked.on)
     key_types = compared_types(inputs, keys)
-    memory = memory if asked.memory is None else asked.memory
+    memory = DEFAULT_MEMORY if asked.memory is None else asked.memory
     spec = EnrichSpec(
         name=_name(asked.name, how, inputs),
         streams=inputs,
@@ -148,7 +115,7 @@ def enrich_spec(
         max_wait=_wait(inputs[0], asked.max_wait),
         refresh=_refresh(inputs[0], asked.refresh),
         retry=_retry(inputs[0], asked.retry, asked.refresh),
-        tuning=_checked_tuning(asked.tuning),
+        tuning=_tuning(asked.tuning),
     )
     spec = replace(spec, output=result_columns(spec))
     return spec if asked.version is None else _with_version(spec, asked.version)
@@ -169,21 +136,10 @@ def plan_enrich(
     cores = backend.cores or place.hosts or backend.shards
     hosts = None if spec.needs_state else place.hosts
     if asked.memory is None:
-        spec = replace(spec, memory=_default_memory(cores, backend.shards if hosts is None else 0))
+        spec = replace(spec, memory=default_memory(cores, backend.shards if hosts is None else 0))
     policy = enrich_policy(spec, shards=backend.shards, cores=cores, wakes=place.wakes, hosts=hosts)
     policy = replace(policy, copies=place.copies)
     return EnrichPlan(spec=spec, policy=policy, predicate=matching.predicate)
-
-
-def _default_memory(cores: int, shards: int) -> int:
-    """The memory of a query that does not say how much: enough for so many cores and shards.
-
-    >>> [_default_memory(cores, 200) // _MB for cores in (8, 16, 64)]
-    [256, 256, 1024]
-    >>> _default_memory(8, 1000) // _MB
-    500
-    """
-    return max(_DEFAULT, cores * _DEFAULT_CORE, shards * _DEFAULT_SHARD)
 
 
 def _matching(inputs: Sequence[StreamSpec], backend: Backend, asked: EnrichAsked) -> Matching:
@@ -313,7 +269,7 @@ def _retry(stream: StreamSpec, given: object, refresh: object) -> int | None:
     return durations.parse(given, argument="retry")
 
 
-def _checked_tuning(tuning: object) -> EnrichTuning:
+def _tuning(tuning: object) -> EnrichTuning:
     if tuning is None:
         return EnrichTuning()
     if not isinstance(tuning, EnrichTuning):

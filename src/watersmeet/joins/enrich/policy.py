@@ -31,6 +31,10 @@ _FILTERS = 4
 #: it takes at most half of what a running shard may use, and what no waiting rows take.
 _PARTITION = 64_000_000
 _MB = 1_000_000
+#: The memory of a query that does not say how much; and at least so much for each core, and for
+#: each shard.
+DEFAULT_MEMORY = 256 * _MB
+_DEFAULT_CORE, _DEFAULT_SHARD = 16 * _MB, _MB // 2
 #: The least memory that a shard can do with, between its steps and in them.
 _LEAST_KEPT = 128 << 10
 _LEAST_RUNNING = 4 << 20
@@ -38,6 +42,22 @@ _LEAST_RUNNING = 4 << 20
 _MOST_STAGED = 64
 #: Nothing waits if all that a micro-batch reads takes no longer than so many nanoseconds.
 _AT_ONCE = 100e6
+
+
+@dataclass(frozen=True)
+class Place:
+    """What the place where a semi-stream join will run does. ``wakes``: does it run a micro-batch
+    without data when the watermark has moved? ``copies``: does a host keep copies of the partitions
+    that it reads? ``hosts``: on how many, at most, can it answer rows where they are read? None: on
+    none."""
+
+    wakes: bool = True
+    copies: bool = False
+    hosts: int | None = None
+
+
+#: A single process.
+LOCAL = Place()
 
 
 @dataclass(frozen=True)
@@ -145,3 +165,14 @@ def enrich_policy(
     # Every process reads all of the table, and those of a host share its pages.
     shards = min(shards, _MOST_STAGED)
     return replace(policy, shards=shards, resident=spec.memory // 2 // hosts)
+
+
+def default_memory(cores: int, shards: int) -> int:
+    """The memory of a query that does not say how much: enough for so many cores and shards.
+
+    >>> [default_memory(cores, 200) // _MB for cores in (8, 16, 64)]
+    [256, 256, 1024]
+    >>> default_memory(8, 1000) // _MB
+    500
+    """
+    return max(DEFAULT_MEMORY, cores * _DEFAULT_CORE, shards * _DEFAULT_SHARD)

@@ -50,6 +50,24 @@ class EnrichTuning:
     access: Access = "auto"
 
 
+@dataclass(frozen=True, kw_only=True)
+class EnrichAsked:
+    """The arguments of a call, as they were given: nothing has been checked yet. What each of them
+    means is said by ``wm.enrich``."""
+
+    on: object = None
+    how: object = "inner"
+    where: object = None
+    memory: object = None
+    max_wait: object = None
+    refresh: object = None
+    retry: object = None
+    as_of: object = None
+    version: object = None
+    name: object = None
+    tuning: object = None
+
+
 @dataclass(frozen=True)
 class Wait:
     """How long a row may wait for its answer: a number of micro-batches, or microseconds."""

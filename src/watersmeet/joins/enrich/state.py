@@ -10,14 +10,13 @@ from __future__ import annotations
 import hashlib
 import uuid
 from dataclasses import asdict, dataclass, fields
-from typing import Any
 
 import pyarrow as pa
 
 from watersmeet.cost.disk_phase import Reading
-from watersmeet.joins.enrich.cache.misses import Tally
+from watersmeet.joins.enrich.cache.misses import MissCounts
 from watersmeet.joins.enrich.layout import EnrichLayout
-from watersmeet.joins.enrich.queue import Waiting
+from watersmeet.joins.enrich.queue import Queue
 from watersmeet.rows.columns import CODE, Ints
 from watersmeet.rows.ipc import decode, encode
 from watersmeet.rows.shard import Shard
@@ -31,28 +30,33 @@ INCREMENTING, SWITCHING, PHASE_OUT = "incrementing", "switching", "phase-out"
 
 #: The codes that are noted, to be counted, take this part of the memory that rows may wait in: so
 #: many as a cycle has rows of 16 bytes, and hardly any row takes less. But at least so many bytes.
-_TALLY, _LEAST_TALLY = 2, 1 << 16
+_MISSES, _LEAST_MISSES = 2, 1 << 16
+
+#: How much the newest step weighs in the averages of a shard.
+WEIGHT = 0.2
 
 
 @dataclass
 class Progress:
     """Where a shard is. All of it is kept from step to step.
 
-    ``step`` counts the steps. ``version`` is that of the table that the last one has used, and
-    ``newer`` the one that the next one uses, if it is to be another. ``table`` is what these are
-    versions of (:class:`.staged.Versions`), None if that is not known. ``cycle`` counts the cycles
-    that have ended, ``phase`` is what the migration does; ``cursor`` is the next partition to
-    read, ``pace`` how many a step reads (None: all that its rows need), and ``passed`` the part of
-    the table whose turn it has been in this pass. ``volume`` is the
-    bytes of rows that the disk phase has answered in this cycle, which ends at ``limit`` if it
-    does not end with the table; ``counted`` is the same since the counts of the cache began.
-    ``hot`` and ``coming`` name the cache, and the one that takes its place next, and ``room`` is
-    the bytes that both may take, each. ``width`` is the
-    mean bytes of a stream row (v_S), ``missed`` the mean rows of a step that are not answered
-    from the cache; ``greatest`` is the greatest event time that has come. ``began_ms`` is when
-    the last step began, by the clock, and ``interval_ms`` the mean time between two; ``visited``
-    counts the partitions that were read, and ``unexplored`` is the nanoseconds spent on reading
-    since one was read in the way that seemed to cost more."""
+    - ``step`` counts the steps. ``version`` is that of the table that the last one has used, and
+      ``newer`` the one that the next one uses, if it is to be another. ``table`` is what these are
+      versions of (:class:`~watersmeet.table.versions.Versions`), None if that is not known.
+    - ``cycle`` counts the cycles that have ended, and ``phase`` is what the migration does.
+      ``volume`` is the bytes of rows that the disk phase has answered in this cycle, which ends at
+      ``limit`` if it does not end with the table; ``counted`` is the same since the counts of the
+      cache began.
+    - ``cursor`` is the next partition to read, ``pace`` how many a step reads (None: all that its
+      rows need), and ``passed`` the part of the table whose turn it has been in this pass.
+    - ``hot`` and ``coming`` name the cache, and the one that takes its place next, and ``room`` is
+      the bytes that both may take, each.
+    - ``width`` is the mean bytes of a stream row (v_S), ``missed`` the mean rows of a step that are
+      not answered from the cache; ``greatest`` is the greatest event time that has come.
+      ``began_ms`` is when the last step began, by the clock, and ``interval_ms`` the mean time
+      between two.
+    - ``visited`` counts the partitions that were read, and ``unexplored`` is the nanoseconds spent
+      on reading since one was read in the way that seemed to cost more."""
 
     step: int = 0
     version: str | None = None
@@ -96,20 +100,21 @@ class EnrichState(ShardState):
             memory=memory_for(layout.policy.queue),
         )
         known = {field.name for field in fields(Progress)}
-        kept: dict[str, Any] = self.section.get("progress", {})
+        kept = self.section.get("progress", {})
         self.progress = Progress(**{name: kept[name] for name in known & kept.keys()})
         self.reading = Reading(**self.section.get("reading", {}))
         self.name: str = self.section.setdefault("name", uuid.uuid4().hex)
-        self.waiting = Waiting(self.windows[0])
-        self.retried = Waiting(self.windows[1])
+        self.waiting = Queue(self.windows[0])
+        self.retried = Queue(self.windows[1])
         self.cached = (0, 0)
-        self._tally_limit = max(layout.policy.queue // _TALLY, _LEAST_TALLY)
+        self._misses_limit = max(layout.policy.queue // _MISSES, _LEAST_MISSES)
 
     @property
-    def tally(self) -> Tally:
+    def misses(self) -> MissCounts:
         """How often keys came that are not cached."""
         path = self.cache.counts_path
-        return Tally(path(f"{self.name}-came"), path(f"{self.name}-barren"), self._tally_limit)
+        came, barren = path(f"{self.name}-came"), path(f"{self.name}-barren")
+        return MissCounts(came, barren, self._misses_limit)
 
     def keys_of(self, name: str) -> tuple[Ints, Ints] | None:
         """The codes in a cache, and how many master rows each has. None: two executions of a step
@@ -136,8 +141,3 @@ class EnrichState(ShardState):
     def commit(self) -> None:
         self.section.update(progress=asdict(self.progress), reading=asdict(self.reading))
         super().commit()
-
-
-def averaged(before: float, now: float, *, first: bool, weight: float = 0.2) -> float:
-    """A running average."""
-    return now if first else (1 - weight) * before + weight * now

@@ -1,21 +1,14 @@
-"""The semi-stream join of a stream with a staged table, one step at a time.
-
-**Result.** Each row of the stream with each row of the table that has its key and for which the
-predicate holds; depending on the join type, also rows that match nothing. Each row of the stream
-is answered once, as a whole.
+"""One step of the semi-stream join in one shard.
 
 **A step** (paper, algorithm 1):
 
-1. *Cache phase.* New rows whose key is cached are answered from the cache (:mod:`.hot_keys`). Rows
-   whose key cannot be in the table, by the partitions' bounds and filters, are answered as well.
-2. *Disk phase.* The others are answered from the table's partitions (:mod:`.access`): at once, or,
-   if that takes long and the user has given ``max_wait``, when the cycle comes to their partition.
-   Until then they wait in the state (:mod:`.waiting`).
-3. *Migration.* Frequent keys move into the cache, rare ones out of it (:mod:`.migration`).
-
-**Another version** of a table that changes takes effect between two steps: no row has been answered
-in part by then. The cache is made anew for it, and rows that found no match may find one
-(:mod:`.retry`).
+1. *Cache phase.* New rows whose key is cached are answered from the cache (:mod:`.cache.hot_keys`).
+   Rows whose key cannot be in the table, by the partitions' bounds and filters, are answered as
+   well.
+2. *Disk phase.* The others are answered from the table's partitions (:mod:`.disk_phase`): at once,
+   or, if that takes long and the user has given ``max_wait``, when the cursor comes to their
+   partition (:mod:`.cursor`). Until then they wait in the state (:mod:`.queue`).
+3. *Migration.* Frequent keys move into the cache, rare ones out of it (:mod:`.cache.migration`).
 
 **In memory.** A shard of the table that fits into its part of the memory is not cached again: its
 partitions stay in the system's memory, and the join is a main-memory join (theorem 3).
@@ -23,161 +16,34 @@ partitions stay in the system's memory, and the join is a main-memory join (theo
 
 from __future__ import annotations
 
-import time
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.joins.enrich.access import DiskPhase
+from watersmeet.joins.averages import moving_average
 from watersmeet.joins.enrich.answers import Unmatched, answers
 from watersmeet.joins.enrich.cache.hot_keys import HotKeys
 from watersmeet.joins.enrich.cache.migration import Migration
 from watersmeet.joins.enrich.counters import TABLE_VERSION, EnrichCounters
-from watersmeet.joins.enrich.cursor import Turn
+from watersmeet.joins.enrich.cursor import Cursor
+from watersmeet.joins.enrich.disk_phase import DiskPhase
 from watersmeet.joins.enrich.layout import STREAM, EnrichLayout
-from watersmeet.joins.enrich.queue import ARRIVED, arrived_of
-from watersmeet.joins.enrich.retry import Retry
-from watersmeet.joins.enrich.state import EnrichState, averaged
-from watersmeet.joins.operator import Chunk, Operator, count_cache
+from watersmeet.joins.enrich.queue import ARRIVED, Retry, arrived_of
+from watersmeet.joins.enrich.state import WEIGHT, EnrichState
+from watersmeet.joins.operator import Chunk
 from watersmeet.rows.columns import codes_of, has_code
 from watersmeet.rows.gathering import Gathering
-from watersmeet.rows.shard import Shard
-from watersmeet.state.cache import SegmentCache
-from watersmeet.state.manifest import total_bytes
-from watersmeet.state.store import Store
-from watersmeet.table.layers import TableShard, ascending
-from watersmeet.table.version import TOUCH_SECONDS, StagedTable, Versions
-
-#: Where less than this is handled at a time, the memory is small beside what Arrow keeps of freed
-#: memory, some tens of megabytes. Then that is given back after each step; it takes milliseconds.
-_SMALL_PIECE = 1_000_000
-
-_Piece = TypeVar("_Piece")
-
-
-class Enrich(Operator[EnrichState, EnrichCounters, pa.RecordBatch]):
-    """The operator. It holds no state of its own: see :class:`EnrichState`. ``staged`` is the
-    table, as it was when the query was planned, and ``versions`` says whether there is a newer
-    one, if it changes."""
-
-    def __init__(
-        self, layout: EnrichLayout, staged: StagedTable, versions: Versions | None = None
-    ) -> None:
-        self.layout = layout
-        self.staged = staged
-        self.versions = versions
-        self.inputs = [layout.inputs[STREAM].name]
-        schema, version = layout.output.schema, layout.version
-        self.output = schema if version is None else schema.append(pa.field(version, pa.string()))
-
-    @property
-    def chunk_bytes(self) -> int | None:
-        return self.layout.policy.piece
-
-    @property
-    def frame_bytes(self) -> int | None:
-        return self.layout.policy.frame
-
-    def counters(self) -> EnrichCounters:
-        return EnrichCounters.zero()
-
-    def open(self, store: Store, shard: Shard, cache: SegmentCache) -> EnrichState:
-        return EnrichState(self.layout, store, shard, cache)
-
-    def step(
-        self,
-        chunks: Iterable[Chunk],
-        watermark: int | None,
-        state: EnrichState,
-        counters: EnrichCounters,
-    ) -> Iterator[pa.RecordBatch]:
-        """Results of one micro-batch, in pieces."""
-        staged = self._version(state)
-        state.progress.table = None if self.versions is None else self.versions.table
-        staged.touch()
-        table = staged.shard(state.shard, self.layout.policy.filters)
-        step = Step.begin(self.layout, table, staged.version, state, counters, watermark)
-        for results in _using(staged, step.results(_using(staged, chunks), watermark)):
-            counters.results += len(results)
-            yield self._with_version(results, staged.version)
-        step.end()
-        if self.layout.policy.piece < _SMALL_PIECE:
-            pa.default_memory_pool().release_unused()
-        if self.versions is not None:
-            self._look_for_newer(self.versions, state, counters)
-
-    def finish(self, state: EnrichState, counters: EnrichCounters) -> Iterator[pa.RecordBatch]:
-        """No row waits where no watermark wakes a shard, as in a batch run."""
-        assert not state.waits or self.layout.policy.wakes, "no row waits in a batch run"
-        return iter(())
-
-    def report(self, state: EnrichState, counters: EnrichCounters) -> None:
-        (stream,), reading = counters.streams, state.reading
-        for window in state.windows:
-            stream.state_rows += window.rows
-            stream.state_bytes += total_bytes(window.entries)
-            stream.segments += len(window.entries)
-        count_cache(state, counters)
-        counters.retried = state.retried.rows
-        counters.cycles = state.progress.cycle
-        counters.seek_ns, counters.find_ns = round(reading.seek or 0), round(reading.hit or 0)
-        counters.read_us = round((reading.read or 0) * 1000)
-        counters.cached_keys, counters.cached_bytes = state.cached
-        oldest = state.waiting.oldest()
-        counters.oldest_wait = 0 if oldest is None else state.progress.step - oldest + 1
-
-    def _with_version(self, results: pa.RecordBatch, version: str) -> pa.RecordBatch:
-        """The results, with the version that they are of, if that is asked for."""
-        if self.layout.version is None:
-            return results
-        named = pa.repeat(pa.scalar(version, pa.string()), len(results))
-        return results.append_column(self.layout.version, named)
-
-    def _version(self, state: EnrichState) -> StagedTable:
-        """The version that a step uses: of a table that changes, the one that the step before
-        has noted; unless that was a step of another query, with another table, or with other
-        columns of it."""
-        progress = state.progress
-        noted = progress.newer or progress.version
-        if self.versions is None or noted is None or progress.table != self.versions.table:
-            return self.staged
-        staged, current = self.versions.version(noted), self.versions.current() or self.staged
-        # Those two have been looked at when they were made, or when the query was started.
-        whole = staged in (self.staged, current) or staged.serves(state.shard)
-        return staged if whole and staged.size() is not None else current
-
-    def _look_for_newer(
-        self, versions: Versions, state: EnrichState, counters: EnrichCounters
-    ) -> None:
-        """Note a newer version for the next step."""
-        current = versions.current()
-        progress = state.progress
-        progress.newer = None
-        if current is not None and current.version != progress.version:
-            progress.newer = current.version
-        failure = versions.failure()
-        if failure is not None and state.shard.number == 0:
-            counters.notes.append(f"the table could not be refreshed: {failure}")
-
-
-def _using(staged: StagedTable, pieces: Iterable[_Piece]) -> Iterator[_Piece]:
-    """Pieces of a step. Its table is known to be in use as long as they come."""
-    touched = time.monotonic()
-    for piece in pieces:
-        if time.monotonic() - touched > TOUCH_SECONDS:
-            staged.touch()
-            touched = time.monotonic()
-        yield piece
+from watersmeet.table.lookup import ascending
+from watersmeet.table.shard import TableShard
 
 
 @dataclass
-class Step:
-    """One step of one shard.
-
-    ``missed`` counts the new rows that the cache does not answer."""
+class EnrichStep:
+    """One step of one shard. ``hot`` is the cache, if there is one. ``renewed``: is the table
+    another one than that of the step before? ``missed`` counts the new rows that the cache does not
+    answer."""
 
     layout: EnrichLayout
     table: TableShard
@@ -186,8 +52,9 @@ class Step:
     migration: Migration
     hot: HotKeys | None
     disk: DiskPhase
-    turn: Turn
-    retry: Retry | None
+    cursor: Cursor
+    retry: Retry
+    watermark: int | None
     renewed: bool
     missed: int = 0
 
@@ -200,7 +67,8 @@ class Step:
         state: EnrichState,
         counters: EnrichCounters,
         watermark: int | None,
-    ) -> Step:
+    ) -> EnrichStep:
+        """A step that uses a version of the table."""
         progress = state.progress
         progress.step += 1
         counters.notes.append(f"{TABLE_VERSION}{version}")
@@ -218,15 +86,16 @@ class Step:
             migration,
             hot=migration.begin() if caches else None,
             disk=DiskPhase(layout, table, state, counters, counts=caches),
-            turn=Turn(layout, table, state),
-            retry=Retry(layout, state, counters, watermark) if layout.retry else None,
+            cursor=Cursor(layout, table, state),
+            retry=Retry(layout, state.retried, counters, progress.step, watermark),
+            watermark=watermark,
             renewed=renewed,
         )
 
-    def results(self, chunks: Iterable[Chunk], watermark: int | None) -> Iterator[pa.RecordBatch]:
+    def results(self, chunks: Iterable[Chunk]) -> Iterator[pa.RecordBatch]:
         """What new rows, and rows that wait, add to the result."""
-        if self.retry is None:
-            yield from Retry(self.layout, self.state, self.counters, watermark).give_up_all()
+        if not self.layout.retry:
+            yield from self.retry.give_up_all()
         elif self.renewed:
             for rows in self.retry.again():
                 yield from self._answer(rows)
@@ -241,23 +110,24 @@ class Step:
                     yield from self._look_up(gathered)
         for gathered in gathering.rest():
             yield from self._look_up(gathered)
-        yield from self._answer_waiting(watermark, paused=not arrived)
-        if self.retry is not None:
+        yield from self._answer_waiting(paused=not arrived)
+        if self.layout.retry:
             yield from self.retry.give_up()
 
     def end(self) -> None:
         """Note what was measured, and decide about the next step."""
         state, progress = self.state, self.state.progress
         if self.disk.counts:
-            self.migration.end(self.hot, wrapped=self.turn.wrapped)
-        progress.missed = averaged(progress.missed, self.missed, first=progress.step == 1)
-        self.turn.end()
+            self.migration.end(self.hot, wrapped=self.cursor.wrapped)
+        before = None if progress.step == 1 else progress.missed
+        progress.missed = moving_average(before, self.missed, weight=WEIGHT)
+        self.cursor.end()
         state.cached = (0, 0) if self.hot is None else (len(self.hot), self.hot.nbytes)
 
     @property
     def _unmatched(self) -> Unmatched | None:
         """What becomes of rows without a match, if they are retried."""
-        return None if self.retry is None else self.retry.unmatched
+        return self.retry.unmatched if self.layout.retry else None
 
     # -- new rows -------------------------------------------------------------------
 
@@ -280,8 +150,8 @@ class Step:
         """New rows that the cache does not answer are answered from the table, or wait."""
         rows = ascending(rows, stable=False)
         self.missed += len(rows)
-        if self.turn.may_wait:
-            self.turn.expected_ns += self.disk.expected_ns(codes_of(rows))
+        if self.cursor.may_wait:
+            self.cursor.expected_ns += self.disk.expected_ns(codes_of(rows))
         if self.state.progress.pace is None:
             yield from self.disk.answers(rows, self._unmatched)
         else:
@@ -294,8 +164,8 @@ class Step:
         """Measure new rows."""
         progress = self.state.progress
         width = rows.nbytes / len(rows)
-        progress.width = averaged(progress.width, width, first=not progress.width)
-        self.turn.note(rows)
+        progress.width = moving_average(progress.width or None, width, weight=WEIGHT)
+        self.cursor.note(rows)
 
     def _from_cache(self, rows: pa.RecordBatch) -> Generator[pa.RecordBatch, None, pa.RecordBatch]:
         """The results of rows whose key is cached; gives back the others."""
@@ -303,8 +173,8 @@ class Step:
             return rows
         cached, keys = self.hot.find(codes_of(rows))
         mine = np.flatnonzero(cached)
-        found = self.hot.found(mine, keys, backwards=self.layout.as_of)
-        yield from answers(self.layout, rows, found, only=cached, unmatched=self._unmatched)
+        ranges = self.hot.ranges(mine, keys, backwards=self.layout.as_of)
+        yield from answers(self.layout, rows, ranges, only=cached, unmatched=self._unmatched)
         self.hot.count(keys)
         return rows.filter(pa.array(~cached))
 
@@ -318,11 +188,11 @@ class Step:
 
     # -- rows that wait -------------------------------------------------------------
 
-    def _answer_waiting(self, watermark: int | None, *, paused: bool) -> Iterator[pa.RecordBatch]:
+    def _answer_waiting(self, *, paused: bool) -> Iterator[pa.RecordBatch]:
         """The results of the rows that need not wait any longer: all of them together, so that a
         partition is read once, if they fit into memory."""
-        due = self.turn.due(
-            watermark,
+        due = self.cursor.due(
+            self.watermark,
             self.hot,
             leaving=self.migration.leaving,
             paused=paused,

@@ -18,7 +18,8 @@ from pyspark.sql import functions as F
 from watersmeet import durations
 from watersmeet.errors import PlanError
 from watersmeet.joins.enrich.layout import STREAM, TABLE, EnrichLayout
-from watersmeet.joins.enrich.plan import EnrichPlan, Place
+from watersmeet.joins.enrich.plan import EnrichPlan
+from watersmeet.joins.enrich.policy import Place
 from watersmeet.joins.enrich.spec import EnrichSpec
 from watersmeet.spark.query.counters import observation_name
 from watersmeet.spark.query.in_place import run_in_place
@@ -31,7 +32,8 @@ from watersmeet.spark.tables.keeper import KEEPER, Kept, Refreshing
 from watersmeet.spark.tables.refresh import Refresher, check_columns, check_files
 from watersmeet.spark.tables.staging import Staging
 from watersmeet.spark.tables.temporary import OWNED
-from watersmeet.table.version import StagedTable, TableSize, Versions
+from watersmeet.table.staged_table import StagedTable, TableSize
+from watersmeet.table.versions import Versions
 
 STAGE_FOLDER = "spark.watersmeet.stage.folder"
 STAGE_COPIES = "spark.watersmeet.stage.copies"

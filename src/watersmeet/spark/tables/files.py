@@ -14,7 +14,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from watersmeet.table.source import File
+from watersmeet.table.origin import File
 
 #: What a plan may have above a relation whose rows it reads one by one.
 _BY_ROW = ("Project", "Filter", "SubqueryAlias")

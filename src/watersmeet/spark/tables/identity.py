@@ -31,8 +31,8 @@ from watersmeet.spark.tables.files import (
     read_as,
 )
 from watersmeet.spark.tables.plan_digest import Told
-from watersmeet.table.source import File, Source
-from watersmeet.table.version import FORMAT
+from watersmeet.table.origin import File, Origin
+from watersmeet.table.staged_table import FORMAT
 
 #: Settings that have a say even if nobody has set them: their defaults come from the system.
 _ASKED = ("spark.sql.ansi.enabled", "spark.sql.session.timeZone")
@@ -56,7 +56,7 @@ class Identity:
     version: str
     table: str
     known: bool
-    source: Source | None = None
+    source: Origin | None = None
     bare: frozenset[str] = frozenset()
 
 
@@ -76,12 +76,12 @@ def identity(
         table = _digest(columns, _seen(df, told) or owner)
         return Identity(own, own, table, known=False, bare=bare)
     series, files = _digest(made, text), [listing.files for listing in listed]
-    source = Source(series, files[0]) if is_by_row(_analyzed(df)) else None
+    source = Origin(series, files[0]) if is_by_row(_analyzed(df)) else None
     version, table = _version(series, files), _digest(columns, text)
     return Identity(series, version, table, known=True, source=source, bare=bare)
 
 
-def version_of(source: Source) -> str:
+def version_of(source: Origin) -> str:
     """The name of what is from these files."""
     return _version(source.series, [source.files])
 

@@ -21,7 +21,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from watersmeet.spark.checkpoint.start_check import observed_in
-from watersmeet.table.version import StagedTable
+from watersmeet.table.staged_table import StagedTable
 
 #: The thread looks every so many seconds.
 _EVERY = 1.0

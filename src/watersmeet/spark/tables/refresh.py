@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 
 from watersmeet.errors import StagedTableError
-from watersmeet.table.version import StagedTable, Versions
+from watersmeet.table.staged_table import StagedTable
+from watersmeet.table.versions import Versions
 
 
 @dataclass(frozen=True)

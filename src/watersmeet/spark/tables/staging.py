@@ -10,7 +10,7 @@ a folder beside that and renamed when it is complete: of two queries that stage 
 the same time, one gets the name and the other uses it.
 
 Of a table whose rows are each from one file, a newer version shares what it can with the one
-before: only files are staged that no layer of that has (:mod:`watersmeet.table.source`).
+before: only files are staged that no layer of that has (:mod:`watersmeet.table.origin`).
 
 A version that no step has used for a day, and that no query holds (:mod:`.keeping`), belongs to
 none any more; one that a newer version has superseded, after an hour. It is removed when a table is
@@ -48,9 +48,10 @@ from watersmeet.spark.session.worker import settle
 from watersmeet.spark.sql.analysis import reason
 from watersmeet.spark.tables.files import only
 from watersmeet.spark.tables.identity import Identity, identity, version_of
+from watersmeet.table.origin import Origin, kept_layers
 from watersmeet.table.partitions import PartitionWriter
-from watersmeet.table.source import Source, kept_layers
-from watersmeet.table.version import StagedTable, TableSize, Versions, combine, shard_base
+from watersmeet.table.staged_table import StagedTable, TableSize, combine, shard_base
+from watersmeet.table.versions import Versions
 
 #: The column with the shard of a row, while it is staged.
 _SHARD = "#shard"
@@ -107,15 +108,15 @@ class Staging:
         self._make(staged, lambda folder: self._write(table, folder, None))
         return staged
 
-    def _shared(self, table: DataFrame, now: Source, before: StagedTable) -> StagedTable | None:
+    def _shared(self, table: DataFrame, now: Origin, before: StagedTable) -> StagedTable | None:
         """The table, in layers of which some are of the version before; None if there are none, or
         a file has changed meanwhile."""
-        known = {layer: layer.source() for layer in before.layers if layer.intact()}
+        known = {layer: layer.origin() for layer in before.layers if layer.intact()}
         layers, anew = kept_layers(known, now)
         if not layers:
             return None
         if anew:
-            added = Source(now.series, anew)
+            added = Origin(now.series, anew)
             layer = StagedTable(os.path.join(self.folder, version_of(added)))
             if not layer.intact():
                 rows = only(table, anew)
@@ -147,7 +148,7 @@ class Staging:
         finally:
             shutil.rmtree(hidden, ignore_errors=True)
 
-    def _write_whole(self, table: DataFrame, folder: str, source: Source | None) -> None:
+    def _write_whole(self, table: DataFrame, folder: str, source: Origin | None) -> None:
         """Write all rows of a table. Those of its files are read from just these: another query
         that uses the same DataFrame may have its files listed anew at any time."""
         rows = None if source is None else only(table, source.files)
@@ -156,10 +157,10 @@ class Staging:
         else:
             self._write(rows, folder, source)
 
-    def _write(self, table: DataFrame, folder: str, source: Source | None) -> None:
+    def _write(self, table: DataFrame, folder: str, source: Origin | None) -> None:
         """Write all rows of a table, and complete it."""
         if source is not None:
-            StagedTable(folder).note_source(source)
+            StagedTable(folder).note_origin(source)
         _write(table, self.layout, folder, shards=self.shards, partition=self.partition)
 
 

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from watersmeet.spark.tables.keeper import active, stopped
 from watersmeet.spark.tables.staging import remove
-from watersmeet.table.version import StagedTable
+from watersmeet.table.staged_table import StagedTable
 
 
 class Owned:

@@ -29,7 +29,7 @@ from watersmeet.rows.gathering import Gathering
 from watersmeet.rows.widths import range_bytes, sliced
 from watersmeet.segments.segment import Segment
 from watersmeet.state.cache import SegmentCache
-from watersmeet.table.lookup import Found
+from watersmeet.table.lookup import MasterRanges
 
 #: The bytes that a key takes besides its rows: code, number of rows and count.
 KEY_BYTES = 24
@@ -110,7 +110,7 @@ class HotKeys:
             starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
             self.counts[keys[starts]] += np.diff(starts, append=len(keys))
 
-    def found(self, mine: Ints, keys: Ints, *, backwards: bool = False) -> Iterator[Found]:
+    def ranges(self, mine: Ints, keys: Ints, *, backwards: bool = False) -> Iterator[MasterRanges]:
         """Where the master rows of stream rows are, given as positions, that have these keys;
         the partitions in order, or ``backwards``."""
         low, high = self._starts[keys], self._ends[keys]
@@ -120,14 +120,14 @@ class HotKeys:
             inside = np.flatnonzero((low < high) & (low < stop) & (high > offset))
             first = np.maximum(low[inside], offset) - offset
             last = np.minimum(high[inside], stop) - offset
-            yield Found(partition, mine[inside], first, last)
+            yield MasterRanges(partition, mine[inside], first, last)
 
     def sizes(self) -> Ints:
         """The bytes that the master rows of each key take."""
         sizes = np.zeros(len(self), dtype=np.int64)
         for offset, partition in self._placed():
-            ranges = (self._starts, self._ends)
-            low, high = (np.clip(at - offset, 0, len(partition)) for at in ranges)
+            bounds = (self._starts, self._ends)
+            low, high = (np.clip(at - offset, 0, len(partition)) for at in bounds)
             sizes += range_bytes(partition.rows, low, high)
         return sizes
 

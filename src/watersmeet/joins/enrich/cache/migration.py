@@ -14,6 +14,19 @@ phase-out     The new cache takes effect, all at once. Rows of its keys that sti
 A row that waits does so for a whole cycle in the paper. Here its partition is known, and comes
 after half a cycle on average: so ``n`` rows take half of their bytes.
 
+Take master rows of 100 bytes and stream rows of 40, none of which waits. In one cycle, 10 rows of
+key 7 come, which has two master rows, and 2 rows of key 9, which has one:
+
+    key 7   2 x 100 = 200 bytes in the cache  <  10 x 40 = 400 bytes of stream rows: enters
+    key 9   1 x 100 = 100 bytes in the cache  >   2 x 40 =  80 bytes of stream rows: does not
+
+    step   phase          new rows   what happens at its end
+    1      incrementing   10 of 7    misses are counted: 7 came ten times
+    2      incrementing   2 of 9     the cycle ends: key 7 is chosen
+    3      switching      1 of 7     it is answered from the table; the new cache is written
+    4      phase-out      1 of 7     its step began with the new cache: this is a hit
+    5      incrementing   ...        the next cycle goes on
+
 Switching and phase-out take one step each. The paper needs a cycle for each, because the rows of
 a key may be anywhere in its table; here they are together. For the same reason the count that the
 paper keeps of master rows (s_count) is looked up when it is needed.
@@ -47,8 +60,8 @@ from watersmeet.joins.enrich.queue import ARRIVED_BYTES
 from watersmeet.joins.enrich.state import INCREMENTING, PHASE_OUT, SWITCHING, EnrichState
 from watersmeet.rows.columns import Bools, Ints, concat
 from watersmeet.rows.widths import runs
-from watersmeet.table.layers import TableShard, ascending
-from watersmeet.table.lookup import master_rows, master_sizes
+from watersmeet.table.lookup import ascending, master_rows, master_sizes
+from watersmeet.table.shard import TableShard
 
 #: Keys leave the cache in every tenth cycle only, so that their frequency is well known.
 EVICTION = 10
@@ -101,7 +114,7 @@ class Migration:
         known = None if name is None else self._state.keys_of(name)
         for old in {progress.hot, progress.coming} - {None}:
             self._drop(str(old))
-        self._state.tally.clear()
+        self._state.misses.clear()
         progress.hot = progress.coming = None
         progress.phase, progress.volume, progress.cursor = INCREMENTING, 0.0, 0
         if known is not None:
@@ -139,14 +152,14 @@ class Migration:
         return self._state.keep_keys(codes[fits], rows[fits]), codes[~fits]
 
     def _end_cycle(self, hot: HotKeys | None) -> None:
-        progress, tally = self._state.progress, self._state.tally
+        progress, misses = self._state.progress, self._state.misses
         progress.cycle += 1
         progress.counted += progress.volume
         codes, rows, changed = self._chosen(hot)
         if changed:
             progress.coming = self._state.keep_keys(codes, rows)
             progress.phase = SWITCHING
-        tally.clear()
+        misses.clear()
         progress.limit = min(self._layout.policy.queue, 2 * max(progress.limit, progress.volume))
         progress.volume = 0.0
 
@@ -154,7 +167,7 @@ class Migration:
         """The keys of the next cache, how many rows each has, and whether these are others than
         now."""
         v_R, v_S = self._table.width, self._row_bytes
-        codes, n, barren = self._state.tally.counts()
+        codes, n, barren = self._state.misses.counts()
         # Only of these can the inequality hold: a key has one master row or more, or none.
         likely = barren | (n * v_S > v_R)
         codes, n = codes[likely], n[likely].astype(np.float64)

@@ -2,7 +2,7 @@
 
 The paper counts the stream rows of a key that wait in H_S during one cycle. Here most rows do not
 wait, and those that do leave when their partition is read. So their codes are noted when they are
-answered. A tally may be lost: it decides which keys are cached, never a result.
+answered. Counts may be lost: they decide which keys are cached, never a result.
 
 Codes of keys that turned out to have no master row are noted a second time, apart.
 
@@ -23,18 +23,18 @@ from watersmeet.rows.columns import Ints
 
 
 @dataclass(frozen=True)
-class Tally:
+class MissCounts:
     """Two files: of the codes that ``came``, and of those that are ``barren``. None: there can be
     no file, and nothing is counted. Nothing is noted any more when ``limit`` bytes have come.
 
     >>> import tempfile
     >>> folder = tempfile.mkdtemp()
-    >>> tally = Tally(f"{folder}/came", f"{folder}/barren", limit=100)
-    >>> tally.note(np.array([7, 5, 7]), barren=np.array([5]))
-    >>> [counted.tolist() for counted in tally.counts()]
+    >>> misses = MissCounts(f"{folder}/came", f"{folder}/barren", limit=100)
+    >>> misses.note(np.array([7, 5, 7]), barren=np.array([5]))
+    >>> [counted.tolist() for counted in misses.counts()]
     [[5, 7], [1, 2], [True, False]]
-    >>> tally.clear()
-    >>> [len(counted) for counted in tally.counts()]
+    >>> misses.clear()
+    >>> [len(counted) for counted in misses.counts()]
     [0, 0, 0]
     """
 

@@ -1,4 +1,5 @@
-"""What the rows of a layer are from: files. And which layers a newer version of the table can keep.
+"""The origin of a layer: the files that its rows are from. And which layers a newer version of the
+table can keep.
 
 A file that has the same path, size and time as before has the same rows. So a layer whose files are
 all still there is still right. Files that are new are staged together, as a further layer; so are
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypedDict, TypeVar
 
 #: A layer that is at most this many times as large as the new one is staged together with it.
 GROWTH = 2
@@ -24,15 +25,23 @@ Layer = TypeVar("Layer", bound=Hashable)
 
 class File(NamedTuple):
     """A file of a table: where it is, its size in bytes, and when it was written, in
-    milliseconds since 1970."""
+    milliseconds since 1970. Versions are named by a digest of their files as they are printed: with
+    another name of this class or of a field, every table would be staged anew."""
 
     path: str
     size: int
     time: int
 
 
+class OriginFacts(TypedDict):
+    """An origin as plain data."""
+
+    series: str
+    files: list[File]
+
+
 @dataclass(frozen=True)
-class Source:
+class Origin:
     """Rows are from these ``files``, each row from one of them. ``series`` is how they are read and
     staged: layers of one table have the same."""
 
@@ -40,32 +49,32 @@ class Source:
     files: frozenset[File]
 
     @classmethod
-    def of(cls, plain: Mapping[str, Any]) -> Source:
-        """The source that was written as plain data."""
-        return cls(plain["series"], frozenset(File(*file) for file in plain["files"]))
+    def of(cls, facts: OriginFacts) -> Origin:
+        """The origin that was written as plain data, in which files are lists."""
+        return cls(facts["series"], frozenset(File(*file) for file in facts["files"]))
 
-    def plain(self) -> dict[str, Any]:
+    def facts(self) -> OriginFacts:
         """As plain data."""
         return {"series": self.series, "files": sorted(self.files)}
 
 
 def kept_layers(
-    layers: Mapping[Layer, Source | None], now: Source
+    layers: Mapping[Layer, Origin | None], now: Origin
 ) -> tuple[list[Layer], frozenset[File]]:
     """Which of some layers a table keeps that is from ``now``, the largest first; and the
     files that are staged anew.
 
-    >>> def source(*sizes): return Source("prices", frozenset(File(f"{n}", n, 0) for n in sizes))
-    >>> layers = {"a": source(100, 50), "b": source(20)}
-    >>> kept, anew = kept_layers(layers, source(100, 50, 20, 5))  # a file was added
+    >>> def origin(*sizes): return Origin("prices", frozenset(File(f"{n}", n, 0) for n in sizes))
+    >>> layers = {"a": origin(100, 50), "b": origin(20)}
+    >>> kept, anew = kept_layers(layers, origin(100, 50, 20, 5))  # a file was added
     >>> kept, [file.path for file in anew]
     (['a', 'b'], ['5'])
-    >>> kept, anew = kept_layers(layers, source(100, 50, 20, 10))  # ... half as large as one
+    >>> kept, anew = kept_layers(layers, origin(100, 50, 20, 10))  # ... half as large as one
     >>> kept, sorted(file.path for file in anew)
     (['a'], ['10', '20'])
-    >>> kept_layers(layers, source(100, 50))  # a file was removed, with all of its layer
+    >>> kept_layers(layers, origin(100, 50))  # a file was removed, with all of its layer
     (['a'], frozenset())
-    >>> kept, anew = kept_layers(layers, source(100, 20))  # ... with a part of it
+    >>> kept, anew = kept_layers(layers, origin(100, 20))  # ... with a part of it
     >>> kept, sorted(file.path for file in anew)
     ([], ['100', '20'])
     """

@@ -2,12 +2,12 @@
 
     <folder>/table.json       what there is, in all, and its layers; it is written last
     <folder>/<shard>/...      the rows of a shard, as partitions (:mod:`.partitions`)
-    <folder>/source.json      the files that the rows are from, if that is known
+    <folder>/source.json      the files that the rows are from, if that is known (:mod:`.origin`)
 
 Invariant: the rows of a key are in the shard of its code (:mod:`watersmeet.rows.shard`). A stream
 that is dealt to shards is dealt by the same hash, so that its shards find their keys in few of the
-table's: if both are as many, in one. A folder without
-``table.json`` is not complete, and nobody reads it.
+table's: if both are as many, in one. A folder without ``table.json`` is not complete, and nobody
+reads it.
 
 **Layers.** A version is one layer, with the rows in its own folder; or it is several, each of them
 a version of its own in a folder beside it, and it has all of their rows. So a version that has
@@ -16,16 +16,13 @@ further rows than another one shares the other's files.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import json
 import math
 import os
-import time
-import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TypedDict, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -35,26 +32,15 @@ from watersmeet.rows.columns import CODE, TIME, codes_of, times_of
 from watersmeet.rows.route import ByKey
 from watersmeet.rows.shard import Shard
 from watersmeet.segments.index import sort_order
-from watersmeet.table.file import unreadable
-from watersmeet.table.layers import TableShard
+from watersmeet.table.files import read_error
+from watersmeet.table.lease import SUMMARY, Lease
+from watersmeet.table.origin import Origin, OriginFacts
 from watersmeet.table.partitions import PartitionWriter, bytes_in
-from watersmeet.table.source import Source
+from watersmeet.table.shard import TableShard
 
 #: The format of the files. A change after which old files cannot be read raises it.
 FORMAT = 4
-_SUMMARY = "table.json"
-_SOURCE = "source.json"
-#: A version that no step has used for this many seconds belongs to a query that has ended.
-IDLE_SECONDS = 24 * 3600
-#: ... and one that has been superseded by a newer one, for this many.
-SUPERSEDED_SECONDS = 3600
-_SUPERSEDED = "superseded"
-#: ... unless a query uses it that does not look for newer ones.
-_KEPT = "kept"
-#: ... and unless a query that uses it runs, though it may take no steps.
-_HELD = "held"
-#: When it was used or held last is known to this many seconds.
-TOUCH_SECONDS = 60
+_ORIGIN = "source.json"
 
 
 @dataclass(frozen=True)
@@ -68,75 +54,13 @@ class TableSize:
     partitions: int
 
 
-@dataclass(frozen=True)
-class Versions:
-    """The versions of a table that changes, in the folder of all tables: a small file says which
-    one is current, and why the last attempt to make a newer one failed, if it did. ``name`` names
-    that file. ``table`` says what they are versions of, as far as that can be told, and which
-    columns they have: these are stored by their position alone, so only a version of the same
-    ``table`` can be read in place of another one.
+class _Summary(TypedDict, total=False):
+    """What a folder says of itself."""
 
-    >>> import tempfile
-    >>> versions = Versions(tempfile.mkdtemp(), "prices", "prices by product")
-    >>> versions.current() is None
-    True
-    >>> versions.set("a1b2")
-    >>> versions.current().version, versions.failure()
-    ('a1b2', None)
-    >>> versions.fail("no column 'price'")
-    >>> versions.current().version, versions.failure()
-    ('a1b2', "no column 'price'")
-    """
-
-    folder: str
-    name: str
-    table: str
-
-    def current(self) -> StagedTable | None:
-        """The current version, if there is one."""
-        version = self._read().get("version")
-        return None if version is None else self.version(version)
-
-    def failure(self) -> str | None:
-        """Why there is no newer version, if making one has failed."""
-        return self._read().get("failure")
-
-    def set(self, version: str) -> None:
-        """Make a version the current one."""
-        self._write({"version": version})
-
-    def fail(self, why: str) -> None:
-        """Note that no newer version could be made."""
-        self._write({**self._read(), "failure": why})
-
-    def version(self, name: str) -> StagedTable:
-        """The version of that name."""
-        return StagedTable(os.path.join(self.folder, name))
-
-    def idle(self) -> bool:
-        """Was no version made current for long, and is the one that was gone?"""
-        current = self.current()
-        gone = current is None or not os.path.exists(current.folder)
-        return gone and time.time() - os.stat(self._path).st_mtime > IDLE_SECONDS
-
-    @property
-    def _path(self) -> str:
-        return os.path.join(self.folder, f"{self.name}.current")
-
-    def _read(self) -> dict[str, str]:
-        try:
-            with open(self._path) as file:
-                known: dict[str, str] = json.load(file)
-                return known
-        except (OSError, ValueError):
-            return {}
-
-    def _write(self, known: dict[str, str]) -> None:
-        # Several threads of a driver may refresh one table, for different queries.
-        temporary = f"{self._path}.{uuid.uuid4().hex}.tmp"
-        with open(temporary, "w") as file:
-            json.dump(known, file)
-        os.replace(temporary, self._path)
+    format: int
+    size: dict[str, int]
+    files: int
+    layers: list[str]
 
 
 @dataclass(frozen=True)
@@ -170,7 +94,7 @@ class StagedTable:
         size = self.size()
         if size is None:
             # Without it nobody knows which shards have a key: it would seem to be in none.
-            raise unreadable(os.path.join(self.folder, _SUMMARY), "it is gone, or not complete")
+            raise read_error(os.path.join(self.folder, SUMMARY), "it is gone, or not complete")
         staged = size.shards
         # Both are the same hash modulo a number: so they agree modulo what divides both.
         common = math.gcd(staged, shard.count)
@@ -187,10 +111,10 @@ class StagedTable:
 
     def size(self) -> TableSize | None:
         """What there is; None if a folder is not complete, or of another format."""
-        sizes = {part: part._noted_size() for part in self.parts}
+        sizes = {part: part._own_size() for part in self.parts}
         return None if None in sizes.values() else sizes[self]
 
-    def _noted_size(self) -> TableSize | None:
+    def _own_size(self) -> TableSize | None:
         """What its own summary says, if that is not damaged, nor of another format."""
         summary = self._summary()
         if summary.get("format") != FORMAT:
@@ -217,97 +141,74 @@ class StagedTable:
         """Note that all files are there, of so many bytes; or, with ``layers``, that it is
         these."""
         names = [layer.version for layer in layers]
-        noted = {"format": FORMAT, "size": asdict(size), "files": files, "layers": names}
-        self._write(_SUMMARY, noted)
+        summary = {"format": FORMAT, "size": asdict(size), "files": files, "layers": names}
+        self._write(SUMMARY, summary)
 
-    def source(self) -> Source | None:
+    def origin(self) -> Origin | None:
         """What its rows are from, if that is known."""
-        known = self._read(_SOURCE)
-        return Source.of(known) if known else None
+        facts = self._read(_ORIGIN)
+        return Origin.of(cast(OriginFacts, facts)) if facts else None
 
-    def note_source(self, source: Source) -> None:
+    def note_origin(self, origin: Origin) -> None:
         """Note what its rows are from."""
-        self._write(_SOURCE, source.plain())
-
-    def used_at(self) -> float:
-        """When it was used last, or its folder made, in seconds since 1970."""
-        try:
-            return os.stat(os.path.join(self.folder, _SUMMARY)).st_mtime
-        except FileNotFoundError:
-            return os.stat(self.folder).st_mtime
+        self._write(_ORIGIN, origin.facts())
 
     def idle(self) -> bool:
-        """Has no step used it, nor a query held it, for so long that it belongs to none?"""
-        superseded = self._has(_SUPERSEDED) and not self._has(_KEPT)
-        limit = SUPERSEDED_SECONDS if superseded else IDLE_SECONDS
-        return time.time() - max(self.used_at(), self._held_at()) > limit
+        """Has the lease of its own folder ended: is there no query that it belongs to?"""
+        return Lease(self.folder).ended
+
+    def touch(self) -> None:
+        """Note that a step uses it."""
+        for lease in self._leases():
+            lease.use()
+
+    def hold(self) -> None:
+        """Note that a query runs that uses it, though it may take no steps for long."""
+        for lease in self._leases():
+            lease.hold()
+
+    def keep(self) -> None:
+        """Note that a query uses it that does not look for newer versions."""
+        for lease in self._leases():
+            lease.keep()
 
     def supersede(self, newer: StagedTable) -> None:
         """Note that a newer version has taken its place; what that has of it stays."""
         for part in self.parts - newer.parts:
-            part._mark(_SUPERSEDED)
-        for part in newer.parts:
-            with contextlib.suppress(OSError):
-                os.unlink(os.path.join(part.folder, _SUPERSEDED))
+            Lease(part.folder).supersede()
+        for lease in newer._leases():
+            lease.reinstate()
 
-    def keep(self) -> None:
-        """Note that a query uses it that does not look for newer versions."""
-        for part in self.parts:
-            part._mark(_KEPT)
+    def _leases(self) -> list[Lease]:
+        return [Lease(part.folder) for part in self.parts]
 
-    def hold(self) -> None:
-        """Note that a query runs that uses it, though it may take no steps for long."""
-        for part in self.parts:
-            if time.time() - part._held_at() > TOUCH_SECONDS:
-                part._mark(_HELD)
+    def _summary(self) -> _Summary:
+        return cast(_Summary, self._read(SUMMARY))
 
-    def _held_at(self) -> float:
-        try:
-            return os.stat(os.path.join(self.folder, _HELD)).st_mtime
-        except OSError:
-            return 0.0
-
-    def _has(self, name: str) -> bool:
-        return os.path.exists(os.path.join(self.folder, name))
-
-    def _mark(self, name: str) -> None:
-        path = os.path.join(self.folder, name)
-        with contextlib.suppress(OSError), open(path, "w"):
-            os.utime(path)
-
-    def touch(self) -> None:
-        """Note that it is in use."""
-        for part in self.parts:
-            with contextlib.suppress(OSError):
-                if time.time() - part.used_at() > TOUCH_SECONDS:
-                    os.utime(os.path.join(part.folder, _SUMMARY))
-
-    def _summary(self) -> dict[str, Any]:
-        return self._read(_SUMMARY)
-
-    def _read(self, name: str) -> dict[str, Any]:
+    def _read(self, name: str) -> dict[str, object]:
         """What a file says; nothing if it is not there."""
         path = os.path.join(self.folder, name)
         try:
-            known = _parsed(path, os.stat(path).st_mtime_ns)
+            facts = _parsed(path, os.stat(path).st_mtime_ns)
         except (OSError, ValueError):
             return {}
-        return known if isinstance(known, dict) else {}
+        return facts if isinstance(facts, dict) else {}
 
-    def _write(self, name: str, known: dict[str, Any]) -> None:
+    def _write(self, name: str, facts: Mapping[str, object]) -> None:
         path = os.path.join(self.folder, name)
         with open(f"{path}.tmp", "w") as file:
-            json.dump(known, file)
+            json.dump(facts, file)
             file.flush()
             os.fsync(file.fileno())
         os.replace(f"{path}.tmp", path)
 
 
 @functools.lru_cache(maxsize=256)
-def _parsed(path: str, written: int) -> Any:
+def _parsed(path: str, written: int) -> object:
     """What a file says that was ``written`` then. Every step asks for it, several times."""
     with open(path) as file:
-        return json.load(file)
+        facts: object = json.load(file)
+        return facts
 
 
 def combine(folder: str, layers: Sequence[StagedTable]) -> StagedTable:
@@ -333,7 +234,7 @@ def shard_base(folder: str, number: int) -> str:
     return os.path.join(folder, str(number), "")
 
 
-def matchable(rows: pa.RecordBatch) -> pa.RecordBatch:
+def matchable_rows(rows: pa.RecordBatch) -> pa.RecordBatch:
     """The rows that may match: none with a null key, nor, where rows are valid from a time on,
     with a null time."""
     needed = [rows.column(name).is_valid() for name in (CODE, TIME) if name in rows.schema.names]
@@ -342,7 +243,7 @@ def matchable(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 def stage(rows: pa.RecordBatch, folder: str, *, shards: int, partition: int) -> StagedTable:
     """Stage a table that is in memory, from rows as they are stored."""
-    rows = matchable(rows)
+    rows = matchable_rows(rows)
     dealt = dict(ByKey().deal(rows, shards)) if len(rows) else {}
     writers, files = [], 0
     for number in range(shards):

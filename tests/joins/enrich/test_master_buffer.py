@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.joins.enrich.fetching import Fetching
+from watersmeet.joins.enrich.disk_phase import MasterBuffer
 from watersmeet.rows.columns import CODE
 from watersmeet.segments.segment import Segment
 
@@ -16,35 +16,35 @@ def partition(*codes: int) -> Segment:
     )
 
 
-def found(fetching: Fetching, *, rest: bool) -> list[tuple[int, list[int]]]:
+def found(buffer: MasterBuffer, *, rest: bool) -> list[tuple[int, list[int]]]:
     """Each key that was fetched, with the values of its rows."""
     return [
         (int(key), master.rows.column("value")[int(start) : int(stop)].to_pylist())
-        for master, keys, low, high in (fetching.rest() if rest else fetching.full())
+        for master, keys, low, high in (buffer.rest() if rest else buffer.full())
         for key, start, stop in zip(keys, low, high, strict=True)
     ]
 
 
 def test_rows_of_several_partitions_are_held_together() -> None:
     # Given rows of two partitions, one key in both of them,
-    fetching = Fetching(1000)
-    fetching.add(partition(4, 4, 5), np.array([0, 1]), np.array([0, 2]), np.array([2, 3]))
-    fetching.add(partition(5, 6, 9), np.array([1, 3]), np.array([0, 2]), np.array([1, 3]))
+    buffer = MasterBuffer(1000)
+    buffer.add(partition(4, 4, 5), np.array([0, 1]), np.array([0, 2]), np.array([2, 3]))
+    buffer.add(partition(5, 6, 9), np.array([1, 3]), np.array([0, 2]), np.array([1, 3]))
     # when there are not many yet, then they wait,
-    assert found(fetching, rest=False) == []
+    assert found(buffer, rest=False) == []
     # and then come together, once.
-    assert found(fetching, rest=True) == [(0, [4, 4]), (1, [5]), (1, [5]), (3, [9])]
-    assert found(fetching, rest=True) == []
+    assert found(buffer, rest=True) == [(0, [4, 4]), (1, [5]), (1, [5]), (3, [9])]
+    assert found(buffer, rest=True) == []
 
 
 def test_no_more_is_held_than_twice_the_limit() -> None:
-    fetching, wide = Fetching(160), partition(*range(20))
+    buffer, wide = MasterBuffer(160), partition(*range(20))
     low = np.arange(20)
-    assert not fetching.takes(wide, low, low + 1)
+    assert not buffer.takes(wide, low, low + 1)
     held = []
     for key in range(20):
         there = np.array([key])
-        assert fetching.takes(wide, there, there + 1)
-        fetching.add(wide, there, there, there + 1)
-        held.append(len(found(fetching, rest=False)))
+        assert buffer.takes(wide, there, there + 1)
+        buffer.add(wide, there, there, there + 1)
+        held.append(len(found(buffer, rest=False)))
     assert set(held) == {0, 10}

@@ -11,7 +11,7 @@ import pytest
 
 from tests.joins.enrich.enrichment import Enrichment
 from watersmeet.cost.disk_phase import Reading
-from watersmeet.joins.enrich.access import DiskPhase
+from watersmeet.joins.enrich.reader import PartitionReader
 from watersmeet.joins.enrich.spec import EnrichTuning
 from watersmeet.rows.shard import Shard
 from watersmeet.testing import LocalEnrich, LocalStream
@@ -43,9 +43,9 @@ def test_the_way_that_has_become_cheaper_is_found(
     if name == "scanned":
         before = Reading(seek=100.0, hit=100.0, read=10.0)
 
-    def measure(self: DiskPhase, number: int, keys: int, reading: int, finding: int) -> None:
+    def measure(self: PartitionReader, number: int, keys: int, scanning: int, finding: int) -> None:
         state, size = self._state, int(self._table.bytes[number])
-        if reading:
+        if scanning:
             self._counters.scanned += 1
             assert costs.read is not None
             assert costs.hit is not None
@@ -55,7 +55,7 @@ def test_the_way_that_has_become_cheaper_is_found(
             assert costs.seek is not None
             state.reading = state.reading.sought(keys, keys * costs.seek)
 
-    with mock.patch.object(DiskPhase, "_measure", measure):
+    with mock.patch.object(PartitionReader, "_measure", measure):
         local.batch(STREAM)
         state = local.run.state(0)
         state.reading = before
