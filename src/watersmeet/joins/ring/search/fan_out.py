@@ -15,7 +15,7 @@ from watersmeet.errors import OverBudgetError
 from watersmeet.joins.operator import Largest
 from watersmeet.joins.ring.counters import RingCounters
 from watersmeet.joins.ring.layout import RingLayout
-from watersmeet.joins.ring.search.probing import Probing
+from watersmeet.joins.ring.search.probing_rows import ProbingRows as Probing
 from watersmeet.rows.columns import Bools, Ints, Positions
 from watersmeet.rows.dealing import ranks
 
