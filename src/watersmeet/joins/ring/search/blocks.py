@@ -5,16 +5,11 @@ values. What is compared at a time is chosen so that the values stay in the proc
 
 A predicate asks a block for columns, with a value for each pair. There are three ways to make one:
 
-===================  =================================  =========================================
-block                pairs                              a column is made by
-===================  =================================  =========================================
-`PositionBlock`      any                                gathering the values, pair by pair
-`TileBlock`          rows with the same run, wide       repeating the run as a whole, once for
-                     values (pictures for example)      many blocks; or by no copy at all, if a
-                                                        run alone fills a block
-`NumberBlock`        rows with runs, numbers            stringing numbers together, see
-                                                        :mod:`.number_blocks`
-===================  =================================  =========================================
+- :class:`PositionBlock`, of any pairs: the values are gathered, pair by pair.
+- :class:`TileBlock`, of rows with the same run, and wide values, pictures for example: the run is
+  repeated as a whole, once for many blocks. If a run alone fills a block, it is not copied at all.
+- :class:`.NumberBlock`, of rows with runs, and numbers: they are strung together, see
+  :mod:`.number_blocks`.
 
 Example: the rows 0 and 1 of a, with x = 5 and 8, meet the rows 1 and 2 of b, with x = 6 and 9. A
 block of these four pairs has the columns ``a.x = [5, 5, 8, 8]`` and ``b.x = [6, 9, 6, 9]``,
