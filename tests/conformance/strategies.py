@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import watersmeet as wm
 from tests.conformance.join import START, Batch, Condition, Join, table
 from tests.conformance.ways import Disturbance
-from watersmeet.joins.ring.search import crossing
+from watersmeet.joins.ring.search import number_blocks
 from watersmeet.rows import output
 from watersmeet.segments import intervals as overlaps
 from watersmeet.spec.join_type import JOIN_NAMES
@@ -162,7 +162,7 @@ def limited(
     piece_bytes: int = output.PIECE_BYTES,
     open_bytes: int = memory.OPEN_BYTES,
     long_runs: int = overlaps.LONG,
-    crossed: int = crossing._LEAST_CROSSED,
+    crossed: int = number_blocks._LEAST_FORMULA_PAIRS,
 ) -> Iterator[None]:
     """Thresholds so small that a few rows are merged, cut, evicted and given out in pieces."""
     with (
@@ -174,8 +174,8 @@ def limited(
         mock.patch.object(output, "PIECE_BYTES", piece_bytes),
         mock.patch.object(memory, "OPEN_BYTES", open_bytes),
         mock.patch.object(overlaps, "LONG", long_runs),
-        mock.patch.object(crossing, "_CROSSED", crossed),
-        mock.patch.object(crossing, "_LEAST_CROSSED", crossed),
+        mock.patch.object(number_blocks, "_FORMULA_PAIRS", crossed),
+        mock.patch.object(number_blocks, "_LEAST_FORMULA_PAIRS", crossed),
     ):
         yield
 

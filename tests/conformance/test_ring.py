@@ -15,8 +15,8 @@ from tests.conformance.join import Join
 from tests.conformance.rings import RingRun, contents, ring_runs, run_ring
 from tests.conformance.strategies import examples, limited, until_shown
 from tests.oracle import assert_same_rows
-from watersmeet.joins.ring.search.block import Strung, Tiled
-from watersmeet.joins.ring.search.crossing import Crossing
+from watersmeet.joins.ring.search.blocks import TileBlock
+from watersmeet.joins.ring.search.number_blocks import FormulaRuns, NumberBlock
 from watersmeet.joins.ring.spec import RING_NAMES
 
 JOINS = [*((how, "ab") for how in RING_NAMES), ("inner", "abc"), ("inner", "abcde")]
@@ -33,13 +33,13 @@ def test_any_run_gives_what_the_oracle_gives(how: str, streams: str) -> None:
     @examples(40)
     @given(run=ring_runs(how, streams))
     def check(run: RingRun) -> None:
-        strung, tiled = mock.Mock(wraps=Strung.blocks), mock.Mock(wraps=Tiled.blocks)
-        crossed = mock.Mock(side_effect=Crossing.blocks)
+        strung, tiled = mock.Mock(wraps=NumberBlock.blocks), mock.Mock(wraps=TileBlock.blocks)
+        crossed = mock.Mock(side_effect=FormulaRuns.blocks)
         with (
             limited(**run.limits),
-            mock.patch.object(Strung, "blocks", strung),
-            mock.patch.object(Tiled, "blocks", tiled),
-            mock.patch.object(Crossing, "blocks", lambda *given: crossed(*given)),
+            mock.patch.object(NumberBlock, "blocks", strung),
+            mock.patch.object(TileBlock, "blocks", tiled),
+            mock.patch.object(FormulaRuns, "blocks", lambda *given: crossed(*given)),
         ):
             outcome = run_ring(run)
         assert_same_rows(outcome.result, run.join.expected(run.batches))

@@ -20,9 +20,9 @@ from tests.oracle import Stream, assert_same_rows, sql_join
 from watersmeet.conditions.formula import Formula
 from watersmeet.conditions.predicate import SqlPredicate
 from watersmeet.conditions.terms import Term
-from watersmeet.joins.ring.search import crossing, meeting
-from watersmeet.joins.ring.search.block import Strung, Tiled
-from watersmeet.joins.ring.search.crossing import Crossing
+from watersmeet.joins.ring.search import blocks, number_blocks
+from watersmeet.joins.ring.search.blocks import TileBlock
+from watersmeet.joins.ring.search.number_blocks import FormulaRuns, NumberBlock
 from watersmeet.segments import intervals as overlaps
 from watersmeet.testing import LocalBackend
 
@@ -38,8 +38,11 @@ def test_a_function_may_keep_what_it_was_given(tmp_path: Path) -> None:
         return a["n"].to_numpy() == b["n"].to_numpy()
 
     # when rows meet in runs, in many blocks,
-    strung = mock.Mock(wraps=Strung.blocks)
-    with mock.patch.object(meeting, "_OWN", 16_000), mock.patch.object(Strung, "blocks", strung):
+    strung = mock.Mock(wraps=NumberBlock.blocks)
+    with (
+        mock.patch.object(blocks, "_OWN", 16_000),
+        mock.patch.object(NumberBlock, "blocks", strung),
+    ):
         found = joined(tmp_path, where=wm.predicate(equal, "a", "b")).batch(
             a=rows(*FEW), b=rows(*FEW)
         )
@@ -72,8 +75,8 @@ def test_wide_values_of_runs_are_repeated_as_a_whole(tmp_path: Path) -> None:
     table = pa.table({"n": texts, "t": times}, schema)
     for within, full in ((100, True), (0.5, False)):
         seen.clear()
-        tiled = mock.Mock(wraps=Tiled.blocks)
-        with mock.patch.object(Tiled, "blocks", tiled):
+        tiled = mock.Mock(wraps=TileBlock.blocks)
+        with mock.patch.object(TileBlock, "blocks", tiled):
             where = wm.predicate(same_end, "a", "b")
             join = joined(tmp_path / str(within), where=where, schema=schema, within=within)
             found = join.batch(a=table, b=table)
@@ -136,12 +139,12 @@ def crossed_pairs(
 ) -> tuple[int, list[str]]:
     """How often rows were crossed, and the pairs that match."""
     terms = tuple(map(Term, predicates))
-    crossed = mock.Mock(side_effect=Crossing.blocks)
+    crossed = mock.Mock(side_effect=FormulaRuns.blocks)
     with (
         mock.patch.object(LocalBackend, "translate", return_value=terms),
-        mock.patch.object(Crossing, "blocks", lambda *given: crossed(*given)),
-        mock.patch.object(crossing, "_CROSSED", 1000),
-        mock.patch.object(crossing, "_LEAST_CROSSED", 100),
+        mock.patch.object(FormulaRuns, "blocks", lambda *given: crossed(*given)),
+        mock.patch.object(number_blocks, "_FORMULA_PAIRS", 1000),
+        mock.patch.object(number_blocks, "_LEAST_FORMULA_PAIRS", 100),
     ):
         join = joined(tmp_path, where="...", schema=tables[0].schema, within=within)
         result = join.batch(a=tables[0], b=tables[1])
@@ -236,12 +239,12 @@ def test_odd_numbers_match_as_the_oracle_says(
     # Given nulls, NaN, infinities and zeros of both signs in a twelfth of the rows, each
     batches = [{"a": doubles(1), "b": doubles(2)}, {"b": doubles(3, 1)}, {"a": doubles(4, 2)}]
     where = " AND ".join(f"({each.text})" for each in predicates)
-    crossed = mock.Mock(side_effect=Crossing.blocks)
+    crossed = mock.Mock(side_effect=FormulaRuns.blocks)
     with (
         mock.patch.object(LocalBackend, "translate", return_value=tuple(map(Term, predicates))),
-        mock.patch.object(Crossing, "blocks", lambda *given: crossed(*given)),
-        mock.patch.object(crossing, "_CROSSED", 300),
-        mock.patch.object(crossing, "_LEAST_CROSSED", 20),
+        mock.patch.object(FormulaRuns, "blocks", lambda *given: crossed(*given)),
+        mock.patch.object(number_blocks, "_FORMULA_PAIRS", 300),
+        mock.patch.object(number_blocks, "_LEAST_FORMULA_PAIRS", 20),
         mock.patch.object(overlaps, "LONG", 1),
     ):
         # when some of them come later than others,
@@ -268,8 +271,8 @@ def test_a_limit_of_matches_holds_where_rows_are_crossed(tmp_path: Path) -> None
     def run(predicate: SqlPredicate, name: str) -> tuple[pa.Table, int, int]:
         with (
             mock.patch.object(LocalBackend, "translate", return_value=(Term(predicate),)),
-            mock.patch.object(crossing, "_CROSSED", 300),
-            mock.patch.object(crossing, "_LEAST_CROSSED", 20),
+            mock.patch.object(number_blocks, "_FORMULA_PAIRS", 300),
+            mock.patch.object(number_blocks, "_LEAST_FORMULA_PAIRS", 20),
         ):
             budget = wm.Budget(fanout=9, overflow="shed")
             schema = doubles(1).schema

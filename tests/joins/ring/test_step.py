@@ -26,7 +26,7 @@ from tests.joins.ring.test_relocation import relocated
 from tests.oracle import Stream, assert_same_rows, sql_join
 from watersmeet.errors import OverBudgetError, PredicateFunctionError, StateError
 from watersmeet.joins.ring import step
-from watersmeet.joins.ring.search import cascade, progress
+from watersmeet.joins.ring.search import probe, progress_log
 from watersmeet.segments.intervals import Prepared
 from watersmeet.segments.segment import Segment
 from watersmeet.state.manifest import Entry, Manifest
@@ -433,7 +433,7 @@ def test_another_number_of_slices_is_advised_once_it_is_measured(
             return self.now
 
     clock = Clock()
-    monkeypatch.setattr(cascade, "time", clock)
+    monkeypatch.setattr(probe, "time", clock)
 
     def slow(a: pa.Table, b: pa.Table) -> pa.ChunkedArray:
         clock.now += len(a) * 1e-3
@@ -484,7 +484,7 @@ def test_predicates_that_reject_most_for_their_time_come_first(tmp_path: Path) -
 def test_long_comparisons_are_told_in_the_metrics(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cascade, "LONG", 0.0)
+    monkeypatch.setattr(probe, "LONG", 0.0)
     join = joined(tmp_path, shards=2)
     some = rows(*((n, 0) for n in range(10)))
     join.batch(a=some, b=some)
@@ -499,7 +499,7 @@ def test_long_steps_say_how_far_they_are(
     join, some = joined(tmp_path), rows(*((n, 0) for n in range(10)))
     join.batch(a=some, b=some)
     assert not caplog.messages, "a short step says nothing"
-    monkeypatch.setattr(progress, "EVERY", 0.0)
+    monkeypatch.setattr(progress_log, "EVERY", 0.0)
     join.batch(a=rows(*((n, 1) for n in range(5))))
     # Of the 5 x 10 pairs, all are close in time.
     [line] = caplog.messages

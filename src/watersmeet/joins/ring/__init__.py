@@ -1,12 +1,16 @@
 """The ring join: rows of two to nine streams that satisfy any predicates, close in time.
 
-- :mod:`.chain`: the hops of a join, and what goes from one to the next
-- :mod:`.step`: one step of one hop; :mod:`.state` is what is kept from step to step, and
-  :mod:`.waiting` what waits for the end of a step
-- :mod:`.layout`: how rows are stored; :mod:`.probing`: rows and partial results that probe
-- :mod:`.probe`: what they match: :mod:`.candidates` by time, then predicates, in the order of
-  :mod:`.cascade`; :mod:`.fan_out` limits it
+To be read in this order:
+
+- :mod:`.spec`, :mod:`.plan`, :mod:`.policy`: what is asked for, and how it is to run;
+  :mod:`.explain` says it in words
+- :mod:`.layout`: what the operators know of the join, and how rows are stored
+- :mod:`.hops`: the hops of a join, and what goes from one to the next; :mod:`.chain` hands them to
+  the backend, :mod:`.family` the family to those who list families
+- :mod:`.step`: one step of one hop; :mod:`.state` is what is kept from step to step,
+  :mod:`.counters` what a step counts
+- :mod:`.search`: which stored rows match the rows that probe
 - :mod:`.marks`: which rows have matched, of left, right, semi and anti joins
-- :mod:`.advice`: would another order of the hops be better?
-- :mod:`.counters`: what a step counts
+- :mod:`.advice`: would another order of the hops, or another number of slices, be better?
+- :mod:`.relocation`: stored rows get new homes while the join is stopped
 """

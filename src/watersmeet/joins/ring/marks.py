@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.joins.ring.search.probing import Probing
+from watersmeet.joins.ring.search.probing_rows import ProbingRows
 from watersmeet.rows.columns import CHECK, CODE, Ints, Positions, codes_of
 from watersmeet.rows.output import Side
 from watersmeet.segments.probe import spread
@@ -29,7 +29,7 @@ _PIECE = 1 << 18
 
 
 def finds(
-    probing: Probing,
+    probing: ProbingRows,
     marked: int,
     mine: Positions,
     rows: pa.RecordBatch | None = None,

@@ -38,7 +38,7 @@ from watersmeet.joins.ring.hops import RESULTS, HopLayout, Inlet
 from watersmeet.joins.ring.layout import RingLayout
 from watersmeet.joins.ring.marks import NewRows, finds, found_rows
 from watersmeet.joins.ring.search.probe import Matches, Probe
-from watersmeet.joins.ring.search.probing import Probing
+from watersmeet.joins.ring.search.probing_rows import ProbingRows as Probing
 from watersmeet.joins.ring.state import RingState
 from watersmeet.joins.watermark import matchable, newly_useless, on_time, proven_unmatched
 from watersmeet.rows.columns import HOME, TIME

@@ -12,7 +12,7 @@ import datetime as dt
 from watersmeet.joins.fan_out import FanOut
 from watersmeet.joins.ring.counters import RingCounters
 from watersmeet.joins.ring.layout import RingLayout
-from watersmeet.joins.ring.search.probing import Probing
+from watersmeet.joins.ring.search.probing_rows import ProbingRows
 from watersmeet.rows.columns import Bools, Positions
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -21,7 +21,7 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 class RingFanOut(FanOut):
     """Counts what each of some probing rows matches."""
 
-    def __init__(self, layout: RingLayout, probing: Probing, counters: RingCounters) -> None:
+    def __init__(self, layout: RingLayout, probing: ProbingRows, counters: RingCounters) -> None:
         self._counts = layout.how.combines
         budget = layout.policy.budget if self._counts else None
         super().__init__(budget, len(probing), counters)

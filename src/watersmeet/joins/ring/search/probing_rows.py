@@ -32,9 +32,14 @@ _OWN = (CODE, CHECK)
 
 
 @dataclass(frozen=True)
-class Probing:
+class ProbingRows:
     """Rows that probe. ``sides`` has a batch for each stream that takes part, all of the same
-    length: row by row, one combination."""
+    length: row by row, one combination.
+
+    Example: windows are 5 for a, 10 for b and 20 for c. A row of a at 20 and one of b at 24 are a
+    partial result with newest 24 and deadline min(20 + 5, 24 + 10) = 25. Rows of c from
+    24 - 20 = 4 to 25 may join them.
+    """
 
     sides: Mapping[int, pa.RecordBatch]
     newest: Ints
@@ -45,7 +50,7 @@ class Probing:
         return len(self.newest)
 
     @classmethod
-    def of(cls, batch: pa.RecordBatch, streams: Sequence[int], window: int | None) -> Probing:
+    def of(cls, batch: pa.RecordBatch, streams: Sequence[int], window: int | None) -> ProbingRows:
         """A batch as it comes: of one stream, its rows, which wait for ``window``; of several,
         partial results."""
         if len(streams) == 1:

@@ -1,4 +1,4 @@
-"""Progress: while a step compares for long, the worker's log says how far it is.
+"""The log of a worker: while a step compares for long, it says how far it is.
 
 Metrics come at the end of a micro-batch. A step that compares for minutes says something before.
 """
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from watersmeet.joins.ring.counters import RingCounters
 from watersmeet.joins.ring.layout import RingLayout
-from watersmeet.joins.ring.search.probing import Probing
+from watersmeet.joins.ring.search.probing_rows import ProbingRows
 from watersmeet.rows.shard import Shard
 from watersmeet.state.manifest import Entry
 
@@ -21,27 +21,27 @@ EVERY = 30.0
 _log = logging.getLogger(__name__)
 
 
-class Progress:
-    """Tells how many pairs a step has compared, of how many at most; lives for a step."""
+class ProgressLog:
+    """Says how many pairs a step has compared, of how many at most; lives for a step."""
 
     def __init__(self, layout: RingLayout, shard: Shard, counters: RingCounters) -> None:
         self._layout = layout
         self._shard = shard
         self._counters = counters
         self._most = 0
-        self._began = self._told = time.monotonic()
+        self._began = self._written = time.monotonic()
 
-    def expect(self, probing: Probing, entries: Sequence[Entry]) -> None:
+    def expect(self, probing: ProbingRows, entries: Sequence[Entry]) -> None:
         """Rows are about to probe segments. (Pairs may not be close in time, or be found by a
         search: then fewer are compared.)"""
         self._most += len(probing) * sum(entry.rows for entry in entries)
 
-    def tell(self) -> None:
+    def write(self) -> None:
         """Write a line, if it is time for one."""
         now = time.monotonic()
-        if now - self._told < EVERY:
+        if now - self._written < EVERY:
             return
-        self._told = now
+        self._written = now
         names = ", ".join(stream.name for stream in self._layout.streams)
         # Workers show no less than warnings.
         _log.warning(
