@@ -38,7 +38,7 @@ from watersmeet.joins.ring.hops import RESULTS, HopLayout, Inlet
 from watersmeet.joins.ring.layout import RingLayout
 from watersmeet.joins.ring.marks import NewRows, finds, found_rows
 from watersmeet.joins.ring.search.probe import Matches, Probe
-from watersmeet.joins.ring.search.probing_rows import ProbingRows as Probing
+from watersmeet.joins.ring.search.probing_rows import ProbingRows
 from watersmeet.joins.ring.state import RingState
 from watersmeet.joins.watermark import matchable, newly_useless, on_time, proven_unmatched
 from watersmeet.rows.columns import HOME, TIME
@@ -211,7 +211,7 @@ class HopStep:
         if inlet.new and not self._layout.preserved[inlet.streams[0]]:
             rows = self._matchable(rows)
         if inlet.onward == RESULTS:
-            sides, at = Probing.of(rows, inlet.streams, None).sides, np.arange(len(rows))
+            sides, at = ProbingRows.of(rows, inlet.streams, None).sides, np.arange(len(rows))
             yield from self._combined({stream: (side, at) for stream, side in sides.items()})
         elif len(rows):
             yield inlet.onward, rows
@@ -223,7 +223,7 @@ class HopStep:
     ) -> Iterator[Any]:
         """What probing rows find in stored segments."""
         assert inlet.probes is not None, f"{inlet.name} probes nothing"
-        probing = Probing.of(rows, inlet.streams, self._layout.streams[inlet.streams[0]].window)
+        probing = ProbingRows.of(rows, inlet.streams, self._layout.streams[inlet.streams[0]].window)
         matched = None
         if inlet.reports_back and not self._layout.how.combines:
             matched = np.zeros(len(rows), dtype=np.bool_)
@@ -238,7 +238,7 @@ class HopStep:
             yield inlet.found, finds(probing, inlet.streams[0], np.flatnonzero(matched))
 
     def _handed_on(
-        self, inlet: Inlet, probing: Probing, stream: int, matches: Matches
+        self, inlet: Inlet, probing: ProbingRows, stream: int, matches: Matches
     ) -> Iterator[Any]:
         """Partial results, for the next hop."""
         window, rows = self._layout.streams[stream].window, matches.stored.rows
@@ -250,7 +250,7 @@ class HopStep:
             else:
                 yield inlet.found, probing.joined(mine, stream, rows, theirs, window)
 
-    def _matched(self, probing: Probing, stream: int, matches: Matches) -> Iterator[Any]:
+    def _matched(self, probing: ProbingRows, stream: int, matches: Matches) -> Iterator[Any]:
         """Results, and what the join must remember of the stored rows in them."""
         window, rows = self._state.slice_of(stream), matches.stored.rows
         if not self._layout.how.combines:
