@@ -1,8 +1,9 @@
 """What a window costs in this engine: vectorised, a micro-batch at a time.
 
-The window paper's model (:mod:`watersmeet.cost.window`) in its form, with the constants of this
-engine and one more that is no longer negligible: the cost of a call. Sorted segments take the
-place of the hash table.
+The model of the window paper (:mod:`watersmeet.cost.window`), its section 3, with the constants of
+this engine and one more that is no longer negligible: the cost of a call. Sorted segments take the
+place of the hash table. As in the paper, a join has two *directions*, each costed alone: "A to B"
+is what it takes for A's new rows to probe B's window, and to keep B's window.
 """
 
 from __future__ import annotations
