@@ -18,7 +18,7 @@ from watersmeet.errors import (
 )
 from watersmeet.plan.arguments import by_stream
 from watersmeet.plan.streams import time_example
-from watersmeet.spec.join_type import JOIN_TYPES, How, JoinType, named
+from watersmeet.spec.join_type import JOIN_TYPES, How, JoinType, join_type_of
 from watersmeet.spec.predicate import PredicateFunction
 from watersmeet.spec.stream import StreamSpec
 
@@ -29,7 +29,7 @@ _EXAMPLE = "like 'views.price < clicks.bid'"
 
 def join_type(how: object, *, possible: Sequence[JoinType] = JOIN_TYPES) -> JoinType:
     """The join type that a call names. What is none is answered with the ``possible`` ones."""
-    found = named(how) if isinstance(how, str) else None
+    found = join_type_of(how) if isinstance(how, str) else None
     if found is not None:
         return found
     names = [each.name for each in JOIN_TYPES]
@@ -118,7 +118,7 @@ def check_may_be_unbounded(how: JoinType, unbounded: object, unlimited: Sequence
     missing = "within: missing"
     if unlimited:
         missing += f", and where does not limit {' and '.join(unlimited)}"
-    if how.needs_proof:
+    if how.emits_unmatched:
         raise WindowError(
             f"{missing}, and how={how.name!r} on streams cannot do without it, not even with "
             "unbounded=True: a match could always still come, so the watermark can never prove "
