@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from watersmeet.cost.engine import Direction, Weights, keeping_indexed, keeping_plain
+from watersmeet.cost.engine import Direction, Weights, indexed_cost, plain_cost
 
 WEIGHTS = Weights(sort=70, merge=20, search=100, scan=3, hit=160, call=200_000)
 
 
 def preferred(**given: float) -> str:
     d = Direction(**{"probes": 1000, "probing": 1, "keys": 1e6, **given})
-    indexed, plain = (way(d, WEIGHTS) for way in (keeping_indexed, keeping_plain))
+    indexed, plain = (way(d, WEIGHTS) for way in (indexed_cost, plain_cost))
     return "indexed" if indexed < plain else "plain"
 
 
@@ -33,4 +33,4 @@ def test_few_keys_speak_for_an_index() -> None:
 
 def test_what_is_never_probed_costs_nothing_plain() -> None:
     d = Direction(probes=0, probing=0, rows=100, stored=1000, keys=10)
-    assert keeping_plain(d, WEIGHTS) == 0
+    assert plain_cost(d, WEIGHTS) == 0

@@ -72,7 +72,7 @@ class Direction:
         )
 
 
-def expected(
+def expected_directions(
     rates: Sequence[float | None],
     keys: Sequence[float | None],
     seconds: Sequence[float | None],
@@ -92,7 +92,7 @@ def expected(
     return directions
 
 
-def keeping_indexed(d: Direction, w: Weights) -> float:
+def indexed_cost(d: Direction, w: Weights) -> float:
     """Nanoseconds a micro-batch, A to B, for a window of sorted segments.
 
     As equation 3, but: a batch is sorted at once, and leaves with its segment, so that
@@ -105,7 +105,7 @@ def keeping_indexed(d: Direction, w: Weights) -> float:
     return upkeep + d.probing * segments * probe
 
 
-def keeping_plain(d: Direction, w: Weights) -> float:
+def plain_cost(d: Direction, w: Weights) -> float:
     """Nanoseconds a micro-batch, A to B, for a window without an index.
 
     As equation 2, but: all new rows of a batch share one scan of the window, so that the

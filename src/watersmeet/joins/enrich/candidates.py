@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from watersmeet.joins.enrich.layout import EnrichLayout
 from watersmeet.rows.columns import TIME, Bools, Positions, times_of
-from watersmeet.rows.keys import same_keys
+from watersmeet.rows.stored_keys import same_keys
 from watersmeet.segments.probe import bisect, spread
 from watersmeet.segments.segment import Segment
 from watersmeet.table.lookup import Found

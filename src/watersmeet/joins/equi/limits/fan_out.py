@@ -12,8 +12,9 @@ from watersmeet.errors import OverBudgetError
 from watersmeet.joins.equi.context import StepContext
 from watersmeet.joins.operator import Largest
 from watersmeet.rows.columns import Bools, Ints, Positions
-from watersmeet.rows.keys import key_at
+from watersmeet.rows.groups import equal_before
 from watersmeet.rows.sides import Sides, where
+from watersmeet.rows.stored_keys import key_at
 from watersmeet.segments.segment import Segment
 
 
@@ -42,7 +43,7 @@ class FanOut:
         """The results that the budget allows, of those that new rows make; they are counted."""
         rows = sides[self._stream][1]
         if self._limit is not None and len(rows):
-            allowed = self._results[rows] + _rank(rows) < self._limit
+            allowed = self._results[rows] + equal_before(rows) < self._limit
             if not allowed.all():
                 self._exceed(rows[~allowed])
                 sides, rows = where(sides, allowed), rows[allowed]
@@ -81,18 +82,3 @@ class FanOut:
     def _key(self, position: int) -> object:
         layout = self._context.layout
         return key_at(layout, layout.inputs[self._stream], self._fresh.rows, position)
-
-
-def _rank(rows: Positions) -> Ints:
-    """For each value, how many equal ones come before it.
-
-    >>> _rank(np.array([7, 5, 7, 7])).tolist()
-    [0, 0, 1, 2]
-    """
-    order = np.argsort(rows, kind="stable")
-    ordered = rows[order]
-    first = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
-    starts = np.repeat(first, np.diff(np.append(first, len(rows))))
-    rank = np.empty(len(rows), dtype=np.int64)
-    rank[order] = np.arange(len(rows)) - starts
-    return rank

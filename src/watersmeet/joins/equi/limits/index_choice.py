@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from watersmeet.cost.engine import Direction, Weights, keeping_indexed, keeping_plain
+from watersmeet.cost.engine import Direction, Weights, indexed_cost, plain_cost
 from watersmeet.joins.equi.flow import Flow
 from watersmeet.state.window import Window
 
@@ -40,7 +40,7 @@ def switch_indexes(
     for position, (name, flow, window) in enumerate(zip(names, flows, windows, strict=True)):
         others = [other for i, other in enumerate(flows) if i != position]
         workload = measured_workload(flow, others, window.rows)
-        indexed, plain = keeping_indexed(workload, weights), keeping_plain(workload, weights)
+        indexed, plain = indexed_cost(workload, weights), plain_cost(workload, weights)
         present, other = (indexed, plain) if flow.indexed else (plain, indexed)
         flow.switch_votes = flow.switch_votes + 1 if other < CLEARLY * present else 0
         if flow.switch_votes >= PATIENCE:

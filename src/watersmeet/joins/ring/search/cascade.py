@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from watersmeet.conditions.cascade import Cascade, Measured
+from watersmeet.conditions.cascade import Cascade, PredicateStatistics
 from watersmeet.conditions.predicate import Predicate
 from watersmeet.joins.ring.counters import RingCounters
 from watersmeet.joins.ring.layout import RingLayout
@@ -24,7 +24,7 @@ class RingCascade:
     """Applies the predicates of a join; lives for a step."""
 
     def __init__(
-        self, layout: RingLayout, measured: Sequence[Measured], counters: RingCounters
+        self, layout: RingLayout, measured: Sequence[PredicateStatistics], counters: RingCounters
     ) -> None:
         self._layout = layout
         self._cascade = Cascade(measured)

@@ -17,7 +17,7 @@ from watersmeet.joins.ring.counters import RingCounters
 from watersmeet.joins.ring.layout import RingLayout
 from watersmeet.joins.ring.search.probing import Probing
 from watersmeet.rows.columns import Bools, Ints, Positions
-from watersmeet.rows.dealing import ranks
+from watersmeet.rows.groups import equal_before
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
@@ -55,7 +55,7 @@ class FanOut:
             return slice(None)
         allowed: Bools | slice = slice(None)
         if self._limit is not None:
-            allowed = self._matches[rows] + ranks(rows) < self._limit
+            allowed = self._matches[rows] + equal_before(rows) < self._limit
             if not allowed.all():
                 self._exceed(rows[~allowed])
                 rows = rows[allowed]
