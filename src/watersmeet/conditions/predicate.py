@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import polars as pl
@@ -176,7 +176,7 @@ class FunctionPredicate:
 
     text: str
     columns: tuple[tuple[int, str], ...]
-    function: Callable[..., Any]
+    function: Callable[..., object]
     sides: tuple[int, ...]
     cost: float | None = None
     forgets = False

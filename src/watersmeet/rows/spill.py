@@ -17,7 +17,7 @@ import pyarrow as pa
 from watersmeet.rows.ipc import from_ipc, write_ipc
 
 #: Where a value is: its first byte in the file, and its length.
-Place = tuple[int, int]
+Extent = tuple[int, int]
 
 
 class Spill:
@@ -25,8 +25,8 @@ class Spill:
     that nothing is left of it if the process dies.
 
     >>> spill = Spill()
-    >>> places = [spill.add(value) for value in (b"one", b"three")]
-    >>> [spill.read(place) for place in reversed(places)]
+    >>> extents = [spill.add(value) for value in (b"one", b"three")]
+    >>> [spill.read(extent) for extent in reversed(extents)]
     [b'three', b'one']
     >>> spill.close()
     """
@@ -35,20 +35,20 @@ class Spill:
         self._file: IO[bytes] | None = None
         self._size = 0
 
-    def add(self, value: bytes | pa.Buffer) -> Place:
+    def add(self, value: bytes | pa.Buffer) -> Extent:
         """Write a value; where it is."""
         if self._file is None:
             self._file = tempfile.TemporaryFile(prefix="watersmeet-")  # noqa: SIM115
-        place = self._size, len(value)
+        extent = self._size, len(value)
         self._file.seek(self._size)
         self._file.write(value)
         self._size += len(value)
-        return place
+        return extent
 
-    def read(self, place: Place) -> bytes:
-        """The value at a place."""
-        assert self._file is not None, "a place is that of a value that was added"
-        start, length = place
+    def read(self, extent: Extent) -> bytes:
+        """The value at an extent."""
+        assert self._file is not None, "an extent is that of a value that was added"
+        start, length = extent
         self._file.seek(start)
         return self._file.read(length)
 
@@ -74,7 +74,7 @@ class WaitingRows:
         self._batches: list[pa.RecordBatch] = []
         self._bytes = 0
         self._spill = Spill()
-        self._places: list[Place] = []
+        self._extents: list[Extent] = []
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Let rows wait."""
@@ -85,9 +85,9 @@ class WaitingRows:
 
     def leave(self) -> Iterator[pa.RecordBatch]:
         """All rows that wait, in the order in which they came."""
-        places, self._places = self._places, []
-        for place in places:
-            yield from_ipc(self._spill.read(place))
+        extents, self._extents = self._extents, []
+        for extent in extents:
+            yield from_ipc(self._spill.read(extent))
         self._spill.close()
         batches, self._batches, self._bytes = self._batches, [], 0
         yield from batches
@@ -96,5 +96,5 @@ class WaitingRows:
         for rows in self._batches:
             sink = pa.BufferOutputStream()
             write_ipc(rows, sink)
-            self._places.append(self._spill.add(sink.getvalue()))
+            self._extents.append(self._spill.add(sink.getvalue()))
         self._batches, self._bytes = [], 0

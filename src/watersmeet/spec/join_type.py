@@ -69,17 +69,17 @@ class JoinType:
 
     @property
     def emits_first_match(self) -> bool:
-        """Does a row of the first stream appear once, when it has found a match?"""
+        """Does a row of the first stream appear as soon as it has a match, and only then?"""
         return not self.combines and not self.preserves_first
 
     @property
     def emits_unmatched(self) -> bool:
-        """Are there rows that appear once it is proven that they match nothing?"""
+        """Do unmatched rows appear in the result, once it is proven that they match nothing?"""
         return self.preserves_first or self.preserves_others
 
     @property
     def star(self) -> bool:
-        """Of a join of many streams: is each matched with the first one alone?"""
+        """A join of many streams is a star if each is matched with the first one alone. Is this?"""
         return self.combines and self.preserves_first and not self.preserves_others
 
     def preserves(self, stream: int) -> bool:

@@ -25,7 +25,7 @@ import pyarrow as pa
 from watersmeet.joins.operator import Chunk
 from watersmeet.rows.columns import concat
 from watersmeet.rows.ipc import from_ipc
-from watersmeet.rows.spill import Place, Spill
+from watersmeet.rows.spill import Extent, Spill
 from watersmeet.spark.query.capsule import greatest_time
 
 #: The input that a capsule is for, and its rows as Arrow bytes.
@@ -44,7 +44,7 @@ def chunks(capsules: Iterable[Capsule], *, inputs: int, limit: int) -> Iterator[
             if size > limit:
                 waiting.add(held)
                 held, size = [], 0
-        if waiting.places:
+        if waiting.extents:
             waiting.add(held)
             yield from waiting.chunks(inputs, limit)
         else:
@@ -54,27 +54,27 @@ def chunks(capsules: Iterable[Capsule], *, inputs: int, limit: int) -> Iterator[
 class _SpilledCapsules:
     """Capsules in a file.
 
-    ``places`` says of each where it is, after what it is ordered by: the greatest time in it, its
+    ``extents`` says of each capsule where it is, after what it is ordered by: the greatest time in it, its
     input, and a checksum instead of its bytes."""
 
     def __init__(self, spill: Spill) -> None:
         self._spill = spill
-        self.places: list[tuple[int, int, int, Place]] = []
+        self.extents: list[tuple[int, int, int, Extent]] = []
 
     def add(self, capsules: Iterable[Capsule]) -> None:
         for stream, payload in capsules:
             order = _time(payload), stream, zlib.crc32(payload)
-            self.places.append((*order, self._spill.add(payload)))
+            self.extents.append((*order, self._spill.add(payload)))
 
     def chunks(self, inputs: int, limit: int) -> Iterator[Chunk]:
         held: list[tuple[int, pa.RecordBatch]] = []
         size = 0
-        for _, stream, _, place in sorted(self.places):
-            length = place[1]
+        for _, stream, _, extent in sorted(self.extents):
+            length = extent[1]
             if held and size + length > limit:
                 yield _chunk(held, inputs)
                 held, size = [], 0
-            held.append((stream, from_ipc(self._spill.read(place))))
+            held.append((stream, from_ipc(self._spill.read(extent))))
             size += length
         if held:
             yield _chunk(held, inputs)
