@@ -1,4 +1,4 @@
-"""The code of every document runs, its links lead somewhere, and its table of joins is right."""
+"""The code of every document runs, its links and modules exist, and its table of joins is right."""
 
 from __future__ import annotations
 
@@ -17,12 +17,26 @@ from tests.oracle import assert_same_rows
 from watersmeet.testing import LocalJoin, LocalStream
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = sorted((ROOT / "docs").glob("*.md"))
+DOCS, PACKAGE = ROOT / "docs", ROOT / "src/watersmeet"
+DOCUMENTS = sorted(DOCS.rglob("*.md"))
 PAGES = [*DOCUMENTS, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+#: The pages that name modules: by their paths in the package, or in the repository.
+ABOUT_CODE = [
+    DOCS / "architecture.md",
+    DOCS / "spark.md",
+    *sorted((DOCS / "internals").glob("*.md")),
+    ROOT / "CONTRIBUTING.md",
+]
+#: A path in one of these pages that is not ours.
+FOREIGN = {"google/protobuf"}
+
+
+def _name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.stem)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=_name)
 def test_the_code_of_the_document_runs(document: Path, run_document: Callable[[Path], int]) -> None:
     assert run_document(document) == document.read_text().count("```python\n")
 
@@ -31,12 +45,38 @@ def test_there_are_documents() -> None:
     assert DOCUMENTS
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES, ids=_name)
 def test_the_links_of_the_page_lead_somewhere(page: Path) -> None:
     for target, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)#?([^)\s]*)\)", page.read_text()):
         other = page.parent / target if target else page
         assert other.exists(), f"{page.name} links to {target}"
         assert not anchor or anchor in _anchors(other), f"{page.name} links to {target}#{anchor}"
+
+
+@pytest.mark.parametrize("page", DOCUMENTS, ids=_name)
+def test_the_page_is_in_the_package_and_links_only_to_pages_there(page: Path) -> None:
+    assert (PACKAGE / page.relative_to(ROOT)).exists()
+    for target in re.findall(r"\]\((?!https?:)([^)#\s]+)", page.read_text()):
+        other = (page.parent / target).resolve()
+        assert other.is_relative_to(DOCS), f"{page.name} links to {target}, outside of docs/"
+
+
+@pytest.mark.parametrize("page", ABOUT_CODE, ids=_name)
+def test_the_modules_that_the_page_names_exist(page: Path) -> None:
+    # A path such as `state/store`, `joins/*/step`, `spec/` or `joins/families.py`, in backticks,
+    found = set(re.findall(r"`([a-z_*]+/[a-z_*/]*(?:\.py)?)`", page.read_text())) - FOREIGN
+    assert found
+    missing = {path for path in found if not _exists(path)}
+    assert not missing, f"{page.name} names {sorted(missing)}"
+    # and a command such as `python -m benchmarks.cold_start`.
+    for module in re.findall(r"python -m\s+([\w.]+)", page.read_text()):
+        assert _exists(module.replace(".", "/")), f"{page.name} runs {module}"
+
+
+def _exists(path: str) -> bool:
+    return any(
+        any(top.glob(path.rstrip("/") + end)) for top in (PACKAGE, ROOT) for end in ("", ".py")
+    )
 
 
 def _anchors(page: Path) -> set[str]:

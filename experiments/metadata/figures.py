@@ -5,11 +5,11 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 
 from experiments.metadata.news import Rolling, Trace, trace
+from experiments.metadata.schedules import Runs
 from experiments.report import Claim, Outcome
-from watersmeet.joins.equi.policy import Schedule
 
-DRIVEN = Schedule("priority", "value", quota=200)
-PLAIN = Schedule("random", "sequential", quota=20)
+DRIVEN = Runs("priority", "value", quota=200)
+PLAIN = Runs("random", "sequential", quota=20)
 
 
 def _drawn(title: str, ylabel: str, traces: dict[str, Trace], what: str) -> Figure:

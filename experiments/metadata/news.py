@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.joins.equi.policy import Schedule
+from experiments.metadata.schedules import Runs, ScheduledJoin
 from watersmeet.spec.budget import Budget
 from watersmeet.spec.stream import Punctuation
-from watersmeet.testing import LocalJoin, LocalStream
+from watersmeet.testing import LocalStream
 
 NEWS = pa.schema([("sno", pa.int64()), ("title", pa.string())])
 ACCESS = pa.schema([("sno", pa.int64()), ("ip", pa.int64()), ("over", pa.bool_())])
@@ -87,7 +87,7 @@ class Trace:
     handed_on: int = 0
 
 
-def trace(load: Rolling, algorithm: str, schedule: Schedule | None = None, **more: Any) -> Trace:
+def trace(load: Rolling, algorithm: str, schedule: Runs | None = None, **more: Any) -> Trace:
     """Run an algorithm over the workload, in small steps."""
     options = {**ALGORITHMS[algorithm], **more}
     news, access = options.pop("streams")
@@ -95,7 +95,7 @@ def trace(load: Rolling, algorithm: str, schedule: Schedule | None = None, **mor
     trace, results, spent = Trace(), 0, 0.0
     ignorant = access.punctuation is None
     try:
-        join = LocalJoin(
+        join = ScheduledJoin(
             {"news": news, "access": access}, on="sno", folder=folder, schedule=schedule, **options
         )
         for batch in load.batches():

@@ -44,7 +44,7 @@ def steps(join: Join, run: LocalJoin, count: int, *, rows: int) -> Iterator[int]
 
 def segments(run: LocalJoin) -> int:
     manifests = [json.loads(store.values["manifest"]) for store in run.stores]
-    return sum(len(window) for manifest in manifests for window in manifest["windows"])
+    return sum(len(window["entries"]) for manifest in manifests for window in manifest["windows"])
 
 
 def segments_outside(run: LocalJoin) -> int:
@@ -54,7 +54,7 @@ def segments_outside(run: LocalJoin) -> int:
         not manifest["small"].keys() >= set(entry["parts"])
         for manifest in manifests
         for window in manifest["windows"]
-        for entry in window
+        for entry in window["entries"]
     )
 
 

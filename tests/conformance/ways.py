@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from experiments.metadata.schedules import ScheduledJoin
 from tests.conformance.join import Batch, Join
 from watersmeet.joins.operator import Chunk, Counters, Operator
 from watersmeet.rows.columns import concat
@@ -115,7 +116,7 @@ class LocalWay:
         results, late, counters = [], [], []
         dice = random.Random(cut)
         with tempfile.TemporaryDirectory() as folder:
-            local = LocalJoin(join.streams, shards=shards, folder=folder, **join.options)
+            local = ScheduledJoin(join.streams, shards=shards, folder=folder, **join.options)
             for number, batch in enumerate(batches):
                 disturbance = (before or {}).get(number)
                 local = disturbed(local, join, batch, disturbance)
@@ -167,7 +168,7 @@ def in_chunks(local: LocalJoin, dice: random.Random) -> LocalJoin:
 def restarted(local: LocalJoin, join: Join, folder: str | None = None) -> LocalJoin:
     """A new operator that goes on with the state of another."""
     shards = len(local.run.stores)
-    return LocalJoin(join.streams, shards=shards, restart=local, folder=folder, **join.options)
+    return ScheduledJoin(join.streams, shards=shards, restart=local, folder=folder, **join.options)
 
 
 def disturbed(

@@ -7,24 +7,28 @@ import json
 import pytest
 
 from watersmeet.errors import StateError
-from watersmeet.state.manifest import FORMAT, Entry, Manifest, total_bytes, total_rows
+from watersmeet.state.manifest import FORMAT, Entry, Manifest, StoredWindow, total_bytes, total_rows
 
 
 def test_a_manifest_survives_its_bytes() -> None:
     entry = Entry("id", ["part/1", "part/2"], 10, 1000, 5000, -5, 2**61, marked=3)
-    manifest = Manifest("the query", [[entry], []], timer=7, section={"settled": [None, -(2**61)]})
+    manifest = Manifest("the query", [StoredWindow([entry], -(2**61)), StoredWindow()], timer=7)
     assert Manifest.from_bytes(manifest.to_bytes()) == manifest
 
 
 @pytest.mark.parametrize("found", [FORMAT - 1, FORMAT + 1])
 def test_the_bytes_of_another_format_are_refused(found: int) -> None:
-    fields = json.loads(Manifest("q", [[], []]).to_bytes()) | {"format": found}
+    fields = json.loads(Manifest("q", [StoredWindow(), StoredWindow()]).to_bytes()) | {
+        "format": found
+    }
     with pytest.raises(StateError, match=f"of format {found}, .* reads format {FORMAT}"):
         Manifest.from_bytes(json.dumps(fields).encode())
 
 
 def test_small_values_are_part_of_it() -> None:
-    manifest = Manifest("the query", [[]], small={"part/1": bytes(range(256)), "b": b""})
+    manifest = Manifest(
+        "the query", [StoredWindow()], small={"part/1": bytes(range(256)), "b": b""}
+    )
     assert Manifest.from_bytes(manifest.to_bytes()) == manifest
 
 

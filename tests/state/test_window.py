@@ -20,7 +20,7 @@ from watersmeet.segments.segment import Segment
 from watersmeet.state import compaction, write_buffer
 from watersmeet.state import window as window_module
 from watersmeet.state.cache import CacheCounts, SegmentCache
-from watersmeet.state.manifest import Entry
+from watersmeet.state.manifest import Entry, StoredWindow
 from watersmeet.state.shard import ShardState
 from watersmeet.state.store import InlineStore, MemoryStore
 from watersmeet.state.window import Window
@@ -32,14 +32,14 @@ SLOT = LENGTH // 8
 @pytest.fixture
 def window(tmp_path: Path) -> Window:
     cache = SegmentCache(str(tmp_path / "cache"), 1 << 30)
-    return Window([], LENGTH, SLOT, MemoryStore(), cache)
+    return Window(StoredWindow(), LENGTH, SLOT, MemoryStore(), cache)
 
 
 def reopened(window: Window, *, cached: bool = True) -> Window:
     """The same window, as the next batch finds it."""
     folder = window.cache.configured if cached else f"{window.cache.configured}-empty"
     cache = SegmentCache(folder, window.cache.capacity if cached else 0)
-    return Window(window.entries, window.length, window.slot, window.store, cache)
+    return Window(window.stored, window.length, window.slot, window.store, cache)
 
 
 def add(window: Window, *numbers: int, time: int = 0, marked: tuple[int, ...] = ()) -> Entry:
@@ -77,7 +77,8 @@ def owned(window: Window) -> Iterator[str]:
 
 
 def commit(window: Window, *, until: int | None = None) -> None:
-    window.compact(until=until)
+    window.stored.useless_until = until
+    window.compact()
     window.write()
     assert values(window) == set(owned(window)), "the store holds what the entries name, no more"
 
@@ -148,7 +149,7 @@ def test_what_does_not_outlive_its_step_is_not_written(window: Window) -> None:
 def test_a_part_that_is_merged_away_in_its_step_is_never_written(tmp_path: Path) -> None:
     # Given segments of one step, some with bitmaps,
     store, cache = RecordingStore(), SegmentCache(str(tmp_path / "cache"), 1 << 30)
-    window = Window([], LENGTH, SLOT, store, cache)
+    window = Window(StoredWindow(), LENGTH, SLOT, store, cache)
     for number in range(compaction.FAN):
         window.discard(add(window, number, number + 10, marked=(number,)), np.array([1]))
     # when they are merged at its end,
@@ -163,7 +164,7 @@ def test_a_part_that_is_merged_away_in_its_step_is_never_written(tmp_path: Path)
 
 def test_reading_a_bitmap_writes_nothing(tmp_path: Path) -> None:
     store, cache = RecordingStore(), SegmentCache(str(tmp_path / "cache"), 1 << 30)
-    window = Window([], LENGTH, SLOT, store, cache)
+    window = Window(StoredWindow(), LENGTH, SLOT, store, cache)
     window.discard(add(window, 1, 2, 3, marked=(1,)), np.array([1]))
     commit(window)
     store.writes.clear()
@@ -305,11 +306,13 @@ def test_a_row_of_a_tiny_segment_leaves_a_slot_after_its_time_at_the_latest(
 
 def test_rows_at_hand_are_read_without_the_cache(tmp_path: Path) -> None:
     store = InlineStore(RecordingStore(), {})
-    window = Window([], LENGTH, SLOT, store, SegmentCache(str(tmp_path / "cache"), 1 << 30))
+    window = Window(
+        StoredWindow(), LENGTH, SLOT, store, SegmentCache(str(tmp_path / "cache"), 1 << 30)
+    )
     add(window, 1, 2)
-    window.compact(until=None)
+    window.compact()
     window.write()
-    again = Window(window.entries, LENGTH, SLOT, store, replace(window.cache, counts=CacheCounts()))
+    again = Window(window.stored, LENGTH, SLOT, store, replace(window.cache, counts=CacheCounts()))
     assert numbers(again) == [1, 2]
     assert again.cache.counts == CacheCounts(), "neither hits nor misses"
     assert list(Path(window.cache.folder).iterdir()) == []
@@ -372,7 +375,7 @@ def test_any_history_keeps_what_it_must(
 ) -> None:
     """A model beside the window: which rows are alive, and which of them are marked."""
     folder = tmp_path_factory.mktemp("cache")
-    window = Window([], LENGTH, SLOT, MemoryStore(), SegmentCache(str(folder), 1 << 30))
+    window = Window(StoredWindow(), LENGTH, SLOT, MemoryStore(), SegmentCache(str(folder), 1 << 30))
     alive: dict[int, int] = {}
     marked: set[int] = set()
     now = number = 0
@@ -436,6 +439,7 @@ def test_rows_that_are_gone_do_not_expire_again(window: Window) -> None:
     assert entry is not None
     window.discard(entry, np.array([2]))
     # when the old ones are removed, then three have expired.
-    window.compact(until=LENGTH)
+    window.stored.useless_until = LENGTH
+    window.compact()
     assert window.rows == 1
     assert window.expired == 3

@@ -18,7 +18,7 @@ from typing import Any
 from watersmeet.errors import StateError
 
 #: The format of the bytes in the store. A change after which old state cannot be read raises it.
-FORMAT = 4
+FORMAT = 5
 
 
 @dataclass
@@ -44,6 +44,26 @@ class Entry:
 
 
 @dataclass
+class StoredWindow:
+    """A window as the manifest knows it: the ``entries`` of its segments. Rows with a time up to
+    ``useless_until`` can match nothing any more, and those of them that matched nothing have been
+    emitted, if the join emits such rows."""
+
+    entries: list[Entry] = field(default_factory=list)
+    useless_until: int | None = None
+
+    def to_fields(self) -> dict[str, Any]:
+        """Its form in JSON."""
+        return {**vars(self), "entries": [vars(entry) for entry in self.entries]}
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> StoredWindow:
+        """The inverse of :meth:`to_fields`."""
+        entries = [Entry(**entry) for entry in fields["entries"]]
+        return cls(**{**fields, "entries": entries})
+
+
+@dataclass
 class Manifest:
     """What a shard keeps besides rows.
 
@@ -57,8 +77,8 @@ class Manifest:
     """
 
     fingerprint: str
-    windows: list[list[Entry]]
-    named: dict[str, list[Entry]] = field(default_factory=dict)
+    windows: list[StoredWindow]
+    named: dict[str, StoredWindow] = field(default_factory=dict)
     values: list[str] = field(default_factory=list)
     timer: int | None = None
     section: dict[str, Any] = field(default_factory=dict)
@@ -70,11 +90,9 @@ class Manifest:
         fields = {
             "format": FORMAT,
             "fingerprint": self.fingerprint,
-            "windows": [[vars(entry) for entry in window] for window in self.windows],
+            "windows": [window.to_fields() for window in self.windows],
             "named": {
-                name: [vars(entry) for entry in window]
-                for name, window in self.named.items()
-                if window
+                name: window.to_fields() for name, window in self.named.items() if window.entries
             },
             "values": self.values,
             "timer": self.timer,
@@ -94,10 +112,9 @@ class Manifest:
                 f"the checkpoint's state is of format {found}, this version of Watersmeet reads "
                 f"format {FORMAT}: start the query with a new checkpointLocation"
             )
-        windows = [[Entry(**entry) for entry in window] for window in fields.pop("windows")]
+        windows = [StoredWindow.from_fields(window) for window in fields.pop("windows")]
         named = {
-            name: [Entry(**entry) for entry in window]
-            for name, window in fields.pop("named").items()
+            name: StoredWindow.from_fields(window) for name, window in fields.pop("named").items()
         }
         small = {name: b64decode(value) for name, value in fields.pop("small").items()}
         return cls(windows=windows, named=named, small=small, **fields)

@@ -24,7 +24,7 @@ from watersmeet.rows.shard import Shard
 from watersmeet.state.cache import CacheCounts, SegmentCache
 from watersmeet.state.compaction import LARGEST, slot_width
 from watersmeet.state.fingerprint import differences
-from watersmeet.state.manifest import Entry, Manifest
+from watersmeet.state.manifest import Manifest, StoredWindow
 from watersmeet.state.memory import OpenSegments, piece_of, resident_of
 from watersmeet.state.part_names import PartNames
 from watersmeet.state.store import InlineStore, Store
@@ -59,7 +59,7 @@ class ShardState:
         self.shard = shard or Shard()
         value = store.get(MANIFEST)
         if value is None:
-            self.manifest = Manifest(fingerprint, [[] for _ in lengths])
+            self.manifest = Manifest(fingerprint, [StoredWindow() for _ in lengths])
         else:
             self.manifest = Manifest.from_bytes(value)
         if self.manifest.fingerprint != fingerprint:
@@ -70,16 +70,16 @@ class ShardState:
         self._opened = OpenSegments(resident_of(memory))
         self._part_names = PartNames(self.manifest.parts)
         self.windows = [
-            self._window(entries, length, delay)
-            for entries, length in zip(self.manifest.windows, lengths, strict=True)
+            self._window(stored, length, delay)
+            for stored, length in zip(self.manifest.windows, lengths, strict=True)
         ]
         self._named: dict[str, Window] = {}
 
     def named(self, name: str, *, length: int | None = None, indexed: bool = False) -> Window:
         """The window of that name, which is no stream's own; an empty one, if there is none."""
         if name not in self._named:
-            entries = self.manifest.named.setdefault(name, [])
-            self._named[name] = self._window(entries, length, delay=0)
+            stored = self.manifest.named.setdefault(name, StoredWindow())
+            self._named[name] = self._window(stored, length, delay=0)
             self._named[name].indexed = indexed
         return self._named[name]
 
@@ -124,24 +124,23 @@ class ShardState:
 
     def commit(self) -> None:
         """Write what has changed, so that it commits with the micro-batch."""
-        self.write([None] * len(self.windows))
+        self.write()
 
-    def write(self, useless: Sequence[int | None], *, fixed: Collection[str] = frozenset()) -> None:
-        """Merge segments that are due, and write what has changed. Rows of window i with a time up
-        to ``useless[i]`` may be removed; the ``fixed`` segments stay as they are. (Windows by name
-        are compacted by whoever fills them.)"""
-        for window, until in zip(self.windows, useless, strict=True):
-            window.compact(until=until, fixed=fixed)
+    def write(self, *, fixed: Collection[str] = frozenset()) -> None:
+        """Merge segments that are due, and write what has changed; the ``fixed`` segments stay as
+        they are. (Windows by name are compacted by whoever fills them.)"""
+        for window in self.windows:
+            window.compact(fixed=fixed)
             window.write()
         for window in self._named.values():
             window.write()
         self.manifest.parts = self._part_names.made
         self.store.store.put(MANIFEST, self.manifest.to_bytes())
 
-    def _window(self, entries: list[Entry], length: int | None, delay: int) -> Window:
+    def _window(self, stored: StoredWindow, length: int | None, delay: int) -> Window:
         piece = piece_of(self._memory)
         return Window(
-            entries,
+            stored,
             length,
             slot_width(length, delay),
             self.store,

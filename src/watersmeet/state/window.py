@@ -28,7 +28,7 @@ from watersmeet.segments.segment import Segment
 from watersmeet.state import compaction
 from watersmeet.state.bitmaps import Bitmaps
 from watersmeet.state.cache import SegmentCache
-from watersmeet.state.manifest import Entry, total_memory, total_rows
+from watersmeet.state.manifest import Entry, StoredWindow, total_memory, total_rows
 from watersmeet.state.memory import OpenSegments
 from watersmeet.state.part_names import PartNames, segment_id
 from watersmeet.state.store import Store
@@ -49,7 +49,7 @@ _BUFFERED = 2
 class Window:
     """One stream's stored rows in one shard.
 
-    Invariant: ``entries`` is the manifest's own list, so the manifest is always up to date.
+    Invariant: ``stored`` is the manifest's own, so the manifest is always up to date.
 
     ``length`` is in microseconds, None for a window without end. ``slot`` is the width of a slot
     of time; only segments of one slot are merged (see :mod:`watersmeet.state.compaction`).
@@ -57,7 +57,7 @@ class Window:
     says whether new segments get an index. ``largest`` limits the memory of a merged segment.
     ``expired`` counts the rows that have expired, without those that were gone before."""
 
-    entries: list[Entry]
+    stored: StoredWindow
     length: int | None
     slot: int | None
     store: Store
@@ -74,6 +74,16 @@ class Window:
         self._bitmaps = Bitmaps(self.store)
         memory = max(LIMIT, _BUFFERED * self.largest)
         self._buffer = WriteBuffer(self.store, self.cache, memory)
+
+    @property
+    def entries(self) -> list[Entry]:
+        """Those of its segments."""
+        return self.stored.entries
+
+    @property
+    def useless_until(self) -> int | None:
+        """Up to which time its rows can match nothing any more; None: all may."""
+        return self.stored.useless_until
 
     # -- reading ---------------------------------------------------------------
 
@@ -113,12 +123,12 @@ class Window:
         """The rows that are stored, and not gone."""
         return total_rows(self.entries)
 
-    def unmarked(self, since: int | None) -> int:
-        """How many rows with a time after ``since`` are neither marked nor gone.
+    def unproven(self) -> int:
+        """How many rows may still match, and have not matched so far: neither marked nor gone.
 
         The counts of an entry say it, unless some of its rows may be both, or only some are that
-        late. Only the few segments around ``since`` are of the latter kind."""
-        total = 0
+        late. Only the few segments that have useless rows are of the latter kind."""
+        since, total = self.useless_until, 0
         for entry in self.entries:
             some = since is not None and entry.min_time <= since
             if not some and not (entry.marked and entry.gone):
@@ -158,7 +168,9 @@ class Window:
         return self._admit(segment, names, size, marks)
 
     def expire(self, until: int) -> None:
-        """Drop the segments whose rows all have a time up to ``until``."""
+        """From now on rows with a time up to ``until`` are useless: segments that have only such
+        rows are dropped."""
+        self.stored.useless_until = until
         for entry in [e for e in self.entries if e.max_time <= until]:
             self.expired += entry.rows - entry.gone
             self.drop(entry)
@@ -181,23 +193,24 @@ class Window:
         self._bitmaps.write()
         self._buffer.flush()
 
-    def compact(self, *, until: int | None, fixed: Collection[str] = ()) -> None:
+    def compact(self, *, fixed: Collection[str] = ()) -> None:
         """Merge segments, so that they stay few; the ``fixed`` ones stay as they are.
 
-        Rows with a time up to ``until`` are useless, and so are rows that are gone. They are
-        removed when a merge rewrites their segment. A segment in which more than half of the rows
-        are useless is rewritten by itself. Tiny segments are rewritten when they become one."""
+        Rows that are useless or gone are removed when a merge rewrites their segment. A segment in
+        which more than half of the rows are useless is rewritten by itself. Tiny segments are
+        rewritten when they become one."""
+        until = self.useless_until
         for entry in [entry for entry in self.entries if entry.id not in fixed]:
-            if 2 * max(entry.gone, self._overdue(entry, until)) > entry.rows:
-                self._merge([entry], rewrite=True, until=until)
+            if 2 * max(entry.gone, self._overdue(entry)) > entry.rows:
+                self._merge([entry], rewrite=True)
         limit = self.largest if self.indexed else min(self.largest, PLAIN_BYTES)
         free = [entry for entry in self.entries if entry.id not in fixed]
         if tiny := compaction.tiny(free, self.slot, until, largest=limit):
-            self._merge(tiny, rewrite=True, until=until)
+            self._merge(tiny, rewrite=True)
             free = [entry for entry in self.entries if entry.id not in fixed]
         for group in compaction.merges(free, self.slot, largest=limit):
             small = sum(entry.bytes for entry in group) < REWRITE_BELOW
-            self._merge(group, rewrite=small, until=until)
+            self._merge(group, rewrite=small)
 
     # -- inside ----------------------------------------------------------------
 
@@ -217,19 +230,20 @@ class Window:
         segment = Segment.of(concat([decode(self._part(name)) for name in entry.parts]))
         return segment.indexed() if entry.indexed else segment
 
-    def _overdue(self, entry: Entry, until: int | None) -> int:
-        """How many rows of a segment have a time up to ``until``.
+    def _overdue(self, entry: Entry) -> int:
+        """How many rows of a segment are useless.
 
         They are counted only in a segment that would stay for more than another slot. Any other
         one soon expires as a whole. A few rows with a time far in the future must not keep all the
         others in the state."""
+        until = self.useless_until
         if until is None or self.slot is None or entry.max_time <= until + self.slot:
             return 0
         if entry.min_time > until:
             return 0
         return int((times_of(self.open(entry).rows) <= until).sum())
 
-    def _merge(self, group: list[Entry], *, rewrite: bool, until: int | None) -> None:
+    def _merge(self, group: list[Entry], *, rewrite: bool) -> None:
         """Merge segments into one: with ``rewrite`` it has new parts, without useless rows; else it
         has the parts of all."""
         segments = [self.open(entry) for entry in group]
@@ -237,7 +251,7 @@ class Window:
         gone = np.concatenate([self.gone(entry) for entry in group])
         merged = Segment.merge(segments, indexed=self.indexed)
         if rewrite:
-            useless = gone
+            useless, until = gone, self.useless_until
             if until is not None:
                 expired = times_of(merged.rows) <= until
                 self.expired += int((expired & ~gone).sum())

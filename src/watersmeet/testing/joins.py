@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
 from watersmeet.errors import StateError, StreamNameError, did_you_mean
-from watersmeet.joins.equi.policy import Schedule
 from watersmeet.joins.families import plan_join
 from watersmeet.joins.operator import merged
 from watersmeet.plan.call import JoinCall
@@ -31,8 +29,7 @@ class LocalJoin:
     """A join that is stepped by hand. ``options`` are what ``wm.join`` takes; a condition is given
     by ``wm.predicate``, as SQL needs Spark.
 
-    With ``restart``, it goes on from where another join stands. ``schedule`` is for experiments
-    with the order in which new rows are processed."""
+    With ``restart``, it goes on from where another join stands."""
 
     def __init__(
         self,
@@ -41,16 +38,12 @@ class LocalJoin:
         shards: int = 1,
         folder: str | None = None,
         restart: LocalJoin | None = None,
-        schedule: Schedule | None = None,
         **options: Any,
     ) -> None:
         folder = folder or (restart and restart.folder) or own_folder()
         specs = [stream_spec(name, stream) for name, stream in streams.items()]
         asked = JoinCall(**options)
-        planned: Any = plan_join(specs, LocalBackend(shards, folder), asked)
-        if schedule is not None:
-            planned = replace(planned, policy=replace(planned.policy, schedule=schedule))
-        self.plan: Any = planned
+        self.plan: Any = plan_join(specs, LocalBackend(shards, folder), asked)
         for name, stream in streams.items():
             check_condition(name, stream)
         schemas = [canonical_schema(stream.schema) for stream in streams.values()]

@@ -78,16 +78,18 @@ def test_nothing_of_a_step_outlives_it(
             alive.append(weakref.ref(self))
             alive.append(weakref.ref(self.state))
 
+    watched: list[int] = []
+
+    class WatchedStep(module.EquiStep):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            every = (self, self.matcher, self.promises, self.debts)
+            parts = [part for part in every if part is not None]
+            alive.extend(weakref.ref(part) for part in parts)
+            watched.append(len(parts))
+
     monkeypatch.setattr(module, "StepContext", Watched)
-    original = module.Step.of
-
-    def watched(context: StepContext) -> module.Step:
-        step = original(context)
-        parts = (step, step.promised, step.debts, step.matcher, step.purging, step.propagating)
-        alive.extend(weakref.ref(part) for part in parts)
-        return step
-
-    monkeypatch.setattr(module.Step, "of", watched)
+    monkeypatch.setattr(module, "EquiStep", WatchedStep)
     # Given steps with rows, one without, and the end of time,
     results = 0
     for second in range(6):
@@ -96,7 +98,8 @@ def test_nothing_of_a_step_outlives_it(
     results += join.batch().num_rows + join.finish().num_rows
     # then each left results, and nothing else.
     assert results > 10
-    assert len(alive) == 9 * 8, "eight steps, and the end of the last"
+    assert len(watched) == 9, "eight steps, and the end of the last"
+    assert len(alive) == 9 * (2 + watched[0]), "the parts of each, its context and its state"
     assert not any(ref() for ref in alive)
 
 

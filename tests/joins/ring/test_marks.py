@@ -11,7 +11,7 @@ from watersmeet.joins.ring.marks import NewRows
 from watersmeet.rows.columns import CHECK, CODE
 from watersmeet.segments.segment import Segment
 from watersmeet.state.cache import SegmentCache
-from watersmeet.state.manifest import Entry
+from watersmeet.state.manifest import Entry, StoredWindow
 from watersmeet.state.memory import OpenSegments
 from watersmeet.state.store import MemoryStore
 from watersmeet.state.window import Window
@@ -20,7 +20,9 @@ from watersmeet.state.window import Window
 def test_new_rows_are_opened_one_segment_after_the_other() -> None:
     # Given new rows in many segments, of which few may be open,
     cache = SegmentCache("/nowhere", 0)
-    window = Window([], None, None, MemoryStore(), cache, OpenSegments(limit=1), indexed=False)
+    window = Window(
+        StoredWindow(), None, None, MemoryStore(), cache, OpenSegments(limit=1), indexed=False
+    )
     for number in range(10):
         columns = {CODE: [number, 70 + number], CHECK: [1, 2], "text": ["a", "b"]}
         window.add(Segment.of(pa.RecordBatch.from_pydict(columns)))

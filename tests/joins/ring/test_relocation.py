@@ -18,7 +18,7 @@ from watersmeet.errors import StateError
 from watersmeet.joins.ring.layout import ORDER, of_hop
 from watersmeet.joins.ring.relocation import Relocation, hop_of, order_of
 from watersmeet.state.fingerprint import fingerprint_of
-from watersmeet.state.manifest import Manifest
+from watersmeet.state.manifest import Manifest, StoredWindow
 from watersmeet.state.store import MemoryStore
 from watersmeet.testing import LocalJoin
 
@@ -88,7 +88,7 @@ def test_a_join_goes_on_with_other_slices_and_another_order(how: str, streams: s
 
 def test_an_order_must_name_the_streams() -> None:
     ordered = fingerprint_of({ORDER: ["b", "a", "c"]})
-    manifests = [[Manifest(of_hop(ordered, hop, 3), [[]])] for hop in range(3)]
+    manifests = [[Manifest(of_hop(ordered, hop, 3), [StoredWindow()])] for hop in range(3)]
     assert order_of(ordered) == ["b", "a", "c"]
     assert hop_of(manifests[2][0].fingerprint) == (2, 3)
     assert hop_of(ordered) is None

@@ -114,7 +114,7 @@ def test_slices_are_even_under_a_burst(tmp_path: Path, names: str, how: str, con
     # and so it is when they are relocated to fewer.
     for of_hop in relocated([run.stores for run in join.runs], slices=4):
         stored = [Manifest.from_bytes(store.values["manifest"]) for store in of_hop]
-        counts = [sum(e.rows for window in m.windows for e in window) for m in stored]
+        counts = [sum(e.rows for window in m.windows for e in window.entries) for m in stored]
         assert counts[4:] == [0] * 4
         assert max(counts) <= 1.2 * sum(counts) / 4
 
@@ -149,7 +149,7 @@ def test_rows_of_other_times_stay_apart_when_they_are_relocated(tmp_path: Path) 
 
     def spans(of_hop: list[MemoryStore]) -> list[int]:
         manifests = [Manifest.from_bytes(store.values["manifest"]) for store in of_hop]
-        entries = [e for m in manifests for window in m.windows for e in window]
+        entries = [e for m in manifests for window in m.windows for e in window.entries]
         return [entry.max_time - entry.min_time for entry in entries]
 
     [stores] = [run.stores for run in join.runs]
@@ -510,7 +510,7 @@ def test_what_is_kept_is_plain_data(tmp_path: Path) -> None:
     join = joined(tmp_path, "abc", shards=2)
     join.batch(a=rows((1, 0)), b=rows((1, 0)), c=rows((1, 0)))
     section = json.loads(join.stores[0].values["manifest"])["section"]
-    assert {"settled", "watermark", "measured", "rows", "advised"} <= section.keys()
+    assert {"watermark", "measured", "rows", "advised"} <= section.keys()
 
 
 def test_how_much_a_search_selects_is_measured(tmp_path: Path) -> None:

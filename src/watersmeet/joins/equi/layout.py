@@ -13,7 +13,7 @@ from watersmeet import durations
 from watersmeet.conditions.predicate import Predicate
 from watersmeet.joins.equi.policy import EquiPolicy
 from watersmeet.joins.equi.spec import EquiSpec
-from watersmeet.rows.columns import key_name
+from watersmeet.rows.columns import CODE, TIME, key_name
 from watersmeet.rows.input_layout import InputLayout, keyed_layouts
 from watersmeet.rows.layout import RowLayout
 from watersmeet.rows.output import Output, sources
@@ -72,6 +72,13 @@ class EquiLayout:
     def piece(self) -> int | None:
         """The bytes that are handled at a time, if a budget limits them."""
         return piece_of(self.policy.memory)
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The columns in which a row is not null, if it can match: the code, and the time where
+        there is a window."""
+        windowed = any(length is not None for length in self.kept)
+        return (CODE, TIME) if windowed else (CODE,)
 
     @property
     def kept(self) -> list[int | None]:

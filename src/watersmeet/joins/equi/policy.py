@@ -40,13 +40,12 @@ class IndexPolicy:
 
 @dataclass(frozen=True)
 class Schedule:
-    """In which order new rows are processed: ``streams`` orders the streams, ``rows`` those of a
-    stream: as they came, or by ``value``, those first that a punctuation is about. ``quota``
-    limits the rows of a stream that are processed in a row; None: all there are."""
+    """In which order new rows are processed: ``streams`` orders the streams (``"priority"``: those
+    with unique keys first; others are driver policies), ``rows`` those of a stream: as they came,
+    or by ``value``, those first that a punctuation is about."""
 
     streams: str = "priority"
     rows: str = "sequential"
-    quota: int | None = None
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,7 @@ class Debt:
 class EquiState(ShardState):
     """One shard of an equality join.
 
-    ``settled[i]`` is the time up to which stream i's rows are useless, and its unmatched ones
-    emitted; ``watermark`` is that of the last step, in microseconds; ``flows[i]`` is what has
+    ``watermark`` is that of the last step, in microseconds; ``flows[i]`` is what has
     been measured of stream i, and ``service`` the rows a second that steps have managed;
     ``promises[i]`` are numbers about stream i's closed keys; ``debts`` are the probes of stored
     segments that were put off, oldest first."""
@@ -44,7 +43,6 @@ class EquiState(ShardState):
         )
         self._own_watermarks = any(stream.own_watermark for stream in layout.inputs)
         kept, streams = self.section, len(layout.inputs)
-        self.settled: list[int | None] = kept.get("settled", [None] * streams)
         self.watermark: int | None = kept.get("watermark")
         self.flows = [Flow(**flow) for flow in kept.get("flows", [{}] * streams)]
         self.service: float | None = kept.get("service")
@@ -60,6 +58,10 @@ class EquiState(ShardState):
         whenever the watermark has moved, also if it stores nothing."""
         return self._own_watermarks or super().waits
 
+    def stored_rows(self) -> list[int]:
+        """How many rows are stored of each stream now."""
+        return [window.rows for window in self.windows]
+
     @property
     def owing(self) -> set[str]:
         """The ids of the segments that have debts, new or old."""
@@ -68,13 +70,12 @@ class EquiState(ShardState):
     def commit(self) -> None:
         owing = self.owing
         self.section.update(
-            settled=self.settled,
             watermark=self.watermark,
             flows=[vars(flow) for flow in self.flows],
             service=self.service,
             promises=self.promises,
             debts=[vars(debt) for debt in self.debts],
         )
-        self.write(self.settled, fixed=owing)
+        self.write(fixed=owing)
         stored = {entry.id for window in self.windows for entry in window.entries}
         assert owing <= stored, "a segment with debts stays as it is"

@@ -11,12 +11,12 @@ Rows of three and more streams match if each two of them do.
 new rows first probe what is stored of the others: rows of earlier batches, and new rows that were
 processed before in this one. Then they are stored themselves. So of two rows the one that is
 stored later probes the other, and no pair is found twice; of many, the one that is stored last
-probes all others (:mod:`.combinations`).
+probes all others (:mod:`.match.combinations`).
 
-**What expires.** The watermark promises that no row with a time <= watermark comes any more (one
-that does is late, and is dropped). So row a is useless when time(a) + W_a <= watermark: every
-later b is further away. That same moment proves an outer or anti join's unmatched row. A row's
-*mark* says that it has matched. A row of a semi or anti join is discarded when it has matched.
+**What expires.** Row a is useless when time(a) + W_a <= watermark: every later b is further away.
+That same moment proves an outer or anti join's unmatched row (:mod:`watersmeet.joins.watermark`).
+A row's *mark* says that it has matched. A row of a semi or anti join is discarded when it has
+matched.
 
 **Which watermark.** Rows of a stream that brought its own watermark may come out of another
 stateful operator of the same query, which emits what the new watermark closes: behind that
@@ -24,20 +24,22 @@ watermark, but never behind the one of the step before. So such rows are late by
 watermark, as in Spark's own operators, and no row expires before all new rows have probed it.
 
 **What is known about keys.** A stream may promise that a key comes once, or comes no more
-(:mod:`.promises.closing`). Rows that cannot match any more are then discarded
-(:mod:`.promises.purging`), or not stored at all, with or without a window.
+(:mod:`.promises.closed_keys`). Rows that cannot match any more are then discarded
+(:mod:`.promises.purge`), or not stored at all, with or without a window.
 
 **What may vary.** Whether a window has an index (:mod:`.limits.index_choice`), and when its
 expired rows leave: *actively*, whenever the watermark moves, or *lazily*, when the window is
 probed, which takes more memory and less work. Neither changes the result. What does not fit into
 a budget is shed (:mod:`.limits.shedding`), or stays on disk, and is probed at once or, for early
 results, later (:mod:`.limits.debts`).
+
+**Phases.** A step has only the phases that its plan needs: what is done about promises
+(:mod:`.promises.phase`), about probes that are put off, and about budgets is not there otherwise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -49,55 +51,22 @@ from watersmeet.joins.equi.layout import EquiLayout
 from watersmeet.joins.equi.limits import shedding
 from watersmeet.joins.equi.limits.debts import Debts
 from watersmeet.joins.equi.limits.load import Load
-from watersmeet.joins.equi.match.matcher import Matcher, matcher_of
-from watersmeet.joins.equi.match.pair_probe import PairProbe
+from watersmeet.joins.equi.match.combinations import CombinationMatcher
+from watersmeet.joins.equi.match.matcher import Matcher
+from watersmeet.joins.equi.match.pairs import PairMatcher, PairProbe
 from watersmeet.joins.equi.order.drivers import driven
-from watersmeet.joins.equi.order.runs import (
-    STREAM_ORDERS,
-    Rows,
-    punctuated_first,
-    runs,
-    with_only,
-)
-from watersmeet.joins.equi.promises.closed_keys import split_punctuations
-from watersmeet.joins.equi.promises.promised_keys import Promised
-from watersmeet.joins.equi.promises.propagation import Propagating
-from watersmeet.joins.equi.promises.purge import Purging
-from watersmeet.joins.equi.promises.violations import accepted
+from watersmeet.joins.equi.promises.phase import PromisePhase
+from watersmeet.joins.equi.promises.promised_keys import PromisedKeys
 from watersmeet.joins.equi.state import EquiState
-from watersmeet.joins.operator import END_OF_TIME, Operator, count_windows
-from watersmeet.rows.columns import CODE, TIME, codes_of, has_code, times_of
+from watersmeet.joins.operator import END_OF_TIME, Chunk, Operator, count_windows
+from watersmeet.joins.watermark import matchable, newly_useless, on_time, proven_unmatched
+from watersmeet.rows.columns import codes_of
 from watersmeet.rows.shard import Shard
 from watersmeet.rows.widths import sliced
 from watersmeet.segments.segment import Segment
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.store import Store
 from watersmeet.state.window import Window
-
-
-@dataclass(frozen=True)
-class Step:
-    """The parts of one step. Each refers to those before it only: see :mod:`.context`."""
-
-    context: StepContext
-    promised: Promised
-    debts: Debts
-    matcher: Matcher
-    purging: Purging
-    propagating: Propagating
-
-    @classmethod
-    def of(cls, context: StepContext) -> Step:
-        promised, probe = Promised(context), PairProbe(context)
-        debts = Debts(context, promised, probe)
-        return cls(
-            context,
-            promised,
-            debts,
-            matcher=matcher_of(context, promised, probe, debts),
-            purging=Purging(context, promised, debts),
-            propagating=Propagating(context, promised, debts),
-        )
 
 
 class EquiJoin(Operator[EquiState, EquiCounters, pa.RecordBatch]):
@@ -120,201 +89,174 @@ class EquiJoin(Operator[EquiState, EquiCounters, pa.RecordBatch]):
 
     def step(
         self,
-        chunks: Iterable[Rows],
+        chunks: Iterable[Chunk],
         watermark: int | None,
         state: EquiState,
         counters: EquiCounters,
     ) -> Iterator[pa.RecordBatch]:
-        """Results of one micro-batch, in pieces.
-
-        A chunk holds new rows of each stream. ``watermark`` is in microseconds, None before there
-        is one. The state changes as the results are taken; commit it when they are all taken."""
-        context = StepContext(self.layout, state, counters)
-        yield from counted(self._results(chunks, watermark, context), counters)
+        """Results of one micro-batch, in pieces."""
+        step = EquiStep(self, state, counters)
+        yield from _counted(step.results(chunks, watermark), counters)
 
     def finish(self, state: EquiState, counters: EquiCounters) -> Iterator[pa.RecordBatch]:
         """Time ends: emit what is unmatched."""
-        step = Step.of(StepContext(self.layout, state, counters))
-        yield from counted(self._advance(END_OF_TIME, step, load=None), counters)
+        yield from _counted(EquiStep(self, state, counters).end_of_time(), counters)
 
     def report(self, state: EquiState, counters: EquiCounters) -> None:
         count_windows(state, counters)
         for i, (stream, window) in enumerate(zip(counters.streams, state.windows, strict=True)):
             stream.indexed = sum(entry.indexed for entry in window.entries)
             if self.layout.preserved[i]:
-                stream.unproven = window.unmarked(state.settled[i])
+                stream.unproven = window.unproven()
         counters.owed = len(state.debts)
 
-    def _results(
-        self, chunks: Iterable[Rows], watermark: int | None, context: StepContext
-    ) -> Iterator[pa.RecordBatch]:
-        load, step = Load(context), Step.of(context)
-        yield from step.debts.begin()
-        flagged = with_only(chunks) if self._value_oriented else ((rows, False) for rows in chunks)
-        for chunk, only in flagged:
-            rows = [self._accept(i, rows, watermark, step, load) for i, rows in enumerate(chunk)]
-            groups = punctuated_first(rows, step.promised.is_punctuated) if only else [rows]
-            for number, group in enumerate(groups):
-                if number:
-                    yield from self._punctuate(step, paused=False)
-                yield from self._process(group, step)
-        yield from step.debts.finish(watermark, paused=load.paused)
-        step.promised.close_arrived()
-        yield from self._punctuate(step, paused=load.paused)
-        step.promised.save(watermark)
+    def ordered(self, rows: Chunk, state: EquiState) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """New rows of all streams in the order in which they are processed: each with its stream.
+        By *priority*, a stream with unique keys comes first: rows of the many side then find their
+        only match at once, and are not stored."""
+        schedule = self.layout.policy.schedule
+        if schedule.streams != "priority":
+            usual = [flow.rows for flow in state.flows]
+            return driven(schedule.streams, rows, state.stored_rows, usual)
+        first = sorted(range(len(rows)), key=lambda stream: not self.layout.inputs[stream].unique)
+        given = ((stream, rows[stream]) for stream in first)
+        return ((stream, batch) for stream, batch in given if batch is not None and len(batch))
+
+
+class EquiStep:
+    """One step of one shard. ``matcher`` is always there; ``promises`` and ``debts`` only if the
+    plan needs them."""
+
+    def __init__(self, join: EquiJoin, state: EquiState, counters: EquiCounters) -> None:
+        layout = self._layout = join.layout
+        self._join = join
+        self._state = state
+        self._counters = counters
+        self._context = context = StepContext(layout, state, counters)
+        self.promises: PromisePhase | None = None
+        self.debts: Debts | None = None
+        if len(layout.inputs) > 2:
+            self.matcher: Matcher = CombinationMatcher(context)
+            return
+        closes = any(stream.closes for stream in layout.inputs)
+        promised, probe = PromisedKeys(context) if closes else None, PairProbe(context)
+        if layout.policy.in_stages or state.debts:
+            self.debts = Debts(context, promised, probe)
+        if promised is not None:
+            self.promises = PromisePhase(context, promised, self.debts)
+        self.matcher = PairMatcher(context, probe, promised, self.debts)
+
+    def results(self, chunks: Iterable[Chunk], watermark: int | None) -> Iterator[pa.RecordBatch]:
+        """What the step emits, under a watermark in microseconds, None before there is one. The
+        state changes as results are taken; commit it when they are all taken."""
+        load = Load(self._context)
+        if self.debts is not None:
+            yield from self.debts.begin()
+        for chunk, by_value in self._flagged(chunks):
+            rows: Chunk = [self._accepted(i, rows, watermark, load) for i, rows in enumerate(chunk)]
+            if by_value and self.promises is not None:
+                first, rows = self.promises.groups(rows)
+                yield from self._processed(first)
+                yield from self.promises.take_effect(paused=False)
+            yield from self._processed(rows)
+        if self.debts is not None:
+            yield from self.debts.finish(watermark, paused=load.paused)
+        if self.promises is not None:
+            yield from self.promises.finish(watermark, paused=load.paused)
         if watermark is not None:
-            yield from self._advance(watermark, step, load)
-            context.state.watermark = watermark
+            yield from self._advance(watermark, load)
+            self._state.watermark = watermark
         load.learn()
+
+    def end_of_time(self) -> Iterator[pa.RecordBatch]:
+        """What is left when nothing comes any more."""
+        return self._advance(END_OF_TIME, load=None)
 
     # -- new rows -------------------------------------------------------------------
 
-    @property
-    def _value_oriented(self) -> bool:
-        """Are rows with a punctuated key processed first? A punctuation takes effect after all
-        rows of its micro-batch that it is about: so they must be in one chunk."""
-        closes = any(stream.closes for stream in self.layout.inputs)
-        return closes and self.layout.policy.schedule.rows == "value"
+    def _flagged(self, chunks: Iterable[Chunk]) -> Iterable[tuple[Chunk, bool]]:
+        """The chunks, and whether some of their rows are to be processed before the others."""
+        if self.promises is None:
+            return ((chunk, False) for chunk in chunks)
+        return self.promises.flagged(chunks)
 
-    def _accept(
-        self,
-        stream: int,
-        rows: pa.RecordBatch | None,
-        watermark: int | None,
-        step: Step,
-        load: Load,
+    def _accepted(
+        self, stream: int, rows: pa.RecordBatch | None, watermark: int | None, load: Load
     ) -> pa.RecordBatch | None:
         """The new rows to join: neither late nor shed, and as promised. Punctuations among them
         are collected."""
         if rows is None or not len(rows):
             return rows
-        rows, punctuations = split_punctuations(rows, ranges=self.layout.exact)
-        step.promised.punctuate(stream, punctuations)
-        own = self.layout.inputs[stream].own_watermark
-        rows = self._on_time(stream, rows, step.context.state.watermark if own else watermark, step)
-        rows = accepted(step.context, step.promised, stream, rows)
+        if self.promises is not None:
+            rows = self.promises.collect(stream, rows)
+        own = self._layout.inputs[stream].own_watermark
+        rows = self._without_late(stream, rows, self._state.watermark if own else watermark)
+        if self.promises is not None:
+            rows = self.promises.accepted(stream, rows)
         return load.admit(stream, rows)
 
-    def _on_time(
-        self, stream: int, rows: pa.RecordBatch, watermark: int | None, step: Step
+    def _without_late(
+        self, stream: int, rows: pa.RecordBatch, watermark: int | None
     ) -> pa.RecordBatch:
-        """The rows that are not late; one with a null time never is. Late rows are dropped, but
-        their keys have arrived."""
-        count = step.context.counters.streams[stream]
+        """The rows that are not late; the others are dropped, and counted."""
+        count, kept = self._counters.streams[stream], on_time(rows, watermark)
         count.rows += len(rows)
-        if watermark is None or TIME not in rows.schema.names or not len(rows):
+        if kept is None:
             return rows
-        times = rows.column(TIME).view(pa.int64())
-        on_time = pc.fill_null(pc.greater(times, watermark), True)
-        late = len(rows) - pc.sum(on_time).as_py()
-        if not late:
-            return rows
-        count.late += late
-        if step.promised.closed[stream] is not None:
-            step.promised.arrive(stream, rows.filter(pc.invert(on_time)))
-        return rows.filter(on_time)
+        if self.promises is not None:
+            self.promises.note_late(stream, rows.filter(pc.invert(kept)))
+        before, rows = len(rows), rows.filter(kept)
+        count.late += before - len(rows)
+        return rows
 
-    def _process(self, rows: Rows, step: Step) -> Iterator[pa.RecordBatch]:
-        """Join new rows of all streams, in the order of the schedule."""
-        for stream, run in self._runs(rows, step.context.state):
-            for part in self._parts(run):
-                yield from self._arrive(stream, part, step)
+    def _processed(self, rows: Chunk) -> Iterator[pa.RecordBatch]:
+        """Join new rows of all streams, in the order of the schedule, in parts that a memory
+        budget has room for."""
+        for stream, run in self._join.ordered(rows, self._state):
+            limit = self._layout.piece
+            for part in [run] if limit is None else sliced(run, limit):
+                yield from self._arrive(stream, part)
 
-    def _runs(self, rows: Rows, state: EquiState) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """New rows of all streams in the order of the schedule."""
-        schedule = self.layout.policy.schedule
-        if schedule.streams in STREAM_ORDERS:
-            unique = [stream.unique for stream in self.layout.inputs]
-            return runs(rows, unique, schedule)
-        usual = [flow.rows for flow in state.flows]
-        return driven(
-            schedule.streams, rows, lambda: [window.rows for window in state.windows], usual
-        )
-
-    def _parts(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The rows, in parts that a memory budget has room for."""
-        limit = self.layout.piece
-        return iter([rows]) if limit is None else sliced(rows, limit)
-
-    def _arrive(self, stream: int, rows: pa.RecordBatch, step: Step) -> Iterator[pa.RecordBatch]:
+    def _arrive(self, stream: int, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """New rows of one stream probe what is stored of the others, then are stored."""
-        context = step.context
-        rows, unmatchable = self._split_matchable(rows)
-        context.counters.streams[stream].unmatchable += len(unmatchable)
-        if self.layout.preserved[stream]:
-            yield from self.layout.output.alone(stream, unmatchable, np.arange(len(unmatchable)))
+        kept = matchable(rows, self._layout.needed)
+        if kept is not None:
+            unmatchable, rows = rows.filter(pc.invert(kept)), rows.filter(kept)
+            self._counters.streams[stream].unmatchable += len(unmatchable)
+            if self._layout.preserved[stream]:
+                every = np.arange(len(unmatchable))
+                yield from self._layout.output.alone(stream, unmatchable, every)
         if not len(rows):
             return
-        context.state.flows[stream].sample_keys(codes_of(rows))
-        yield from step.matcher.arrive(stream, Segment.of(rows))
-        if self.layout.policy.budget is not None:
-            shedding.fit(self.layout.policy.budget, context.state, context.names)
+        self._state.flows[stream].sample_keys(codes_of(rows))
+        yield from self.matcher.arrive(stream, Segment.of(rows))
+        if self._layout.policy.budget is not None:
+            shedding.fit(self._layout.policy.budget, self._state, self._context.names)
 
-    def _split_matchable(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        """Rows that can match, and rows that cannot: with a null key, or, where there is a
-        window, with a null time."""
-        needed = [CODE]
-        if TIME in rows.schema.names and any(length is not None for length in self.layout.kept):
-            needed.append(TIME)
-        if not any(rows.column(name).null_count for name in needed):
-            return rows, rows.slice(0, 0)
-        matchable = pa.array(has_code(rows))
-        for name in needed[1:]:
-            matchable = pc.and_(matchable, rows.column(name).is_valid())
-        return rows.filter(matchable), rows.filter(pc.invert(matchable))
+    # -- what the watermark proves --------------------------------------------------
 
-    # -- what the step proves -------------------------------------------------------
-
-    def _punctuate(self, step: Step, *, paused: bool) -> Iterator[pa.RecordBatch]:
-        """Let punctuations take effect, after all rows that they are about: close their keys,
-        purge what that makes useless, hand on those that are complete."""
-        step.promised.close_punctuated()
-        yield from step.purging.purge(paused=paused)
-        yield from step.propagating.propagate()
-
-    def _advance(self, watermark: int, step: Step, load: Load | None) -> Iterator[pa.RecordBatch]:
+    def _advance(self, watermark: int, load: Load | None) -> Iterator[pa.RecordBatch]:
         """Emit the rows that the watermark proves unmatched, and drop expired segments."""
-        state = step.context.state
-        for stream, window in enumerate(state.windows):
-            if window.length is None and watermark < END_OF_TIME:
+        for stream, window in enumerate(self._state.windows):
+            until = newly_useless(window, watermark)
+            if until is None or not self._expires_now(stream, window, until, load):
                 continue
-            until = watermark if watermark == END_OF_TIME else watermark - (window.length or 0)
-            since = state.settled[stream]
-            if since is not None and until <= since:
-                continue
-            if not self._expires_now(stream, window, until, load):
-                continue
-            if self.layout.preserved[stream]:
-                yield from self._unmatched(stream, since, until, step)
+            if self._layout.preserved[stream]:
+                for rows, proven in proven_unmatched(window, until):
+                    yield from self.matcher.unmatched(stream, rows, proven)
             window.expire(until)
-            state.settled[stream] = until
 
     def _expires_now(self, stream: int, window: Window, until: int, load: Load | None) -> bool:
         """Shall expired rows leave now? With lazy invalidation, if the window has been probed, or
         if most of its rows have expired."""
-        preserved = self.layout.preserved[stream]
-        if self.layout.policy.invalidation == "active" or preserved or load is None:
+        preserved = self._layout.preserved[stream]
+        if self._layout.policy.invalidation == "active" or preserved or load is None:
             return True
         expired = sum(entry.rows for entry in window.entries if entry.max_time <= until)
         return load.probed(stream) or 2 * expired > window.rows
 
-    def _unmatched(
-        self, stream: int, since: int | None, until: int, step: Step
-    ) -> Iterator[pa.RecordBatch]:
-        """The results for unmarked rows with a time in (since, until]."""
-        window = step.context.state.windows[stream]
-        for entry in window.entries:
-            if entry.min_time > until or entry.marked == entry.rows:
-                continue
-            segment = window.open(entry)
-            times = times_of(segment.rows)
-            due = (times <= until) & ~window.marks(entry) & ~window.gone(entry)
-            if since is not None:
-                due &= times > since
-            yield from step.matcher.unmatched(stream, segment.rows, due)
 
-
-def counted(results: Iterator[pa.RecordBatch], counters: EquiCounters) -> Iterator[pa.RecordBatch]:
+def _counted(results: Iterator[pa.RecordBatch], counters: EquiCounters) -> Iterator[pa.RecordBatch]:
     """The same results, counted as they pass."""
     for batch in results:
         counters.results += len(batch)

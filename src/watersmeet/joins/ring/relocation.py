@@ -25,7 +25,7 @@ from watersmeet.rows.shard import shard_numbers
 from watersmeet.segments.segment import Segment
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.fingerprint import facts_of, fingerprint_of
-from watersmeet.state.manifest import Manifest
+from watersmeet.state.manifest import Manifest, StoredWindow
 from watersmeet.state.shard import MANIFEST, ShardState
 from watersmeet.state.store import MemoryStore, Store
 
@@ -45,12 +45,12 @@ class Moved:
 
 @dataclass(frozen=True)
 class Relocation:
-    """What goes where. ``fingerprints[h]`` is that of hop h then; ``settled[h][i]`` is the time up
-    to which rows of its window i are useless; the rows of hop h go to hop ``hops[h]``."""
+    """What goes where. ``fingerprints[h]`` is that of hop h then; ``useless_until[h][i]`` is the
+    time up to which rows of its window i are useless; the rows of hop h go to hop ``hops[h]``."""
 
     slices: int
     fingerprints: tuple[str, ...]
-    settled: tuple[tuple[int | None, ...], ...]
+    useless_until: tuple[tuple[int | None, ...], ...]
     hops: tuple[int, ...]
 
     @classmethod
@@ -71,11 +71,11 @@ class Relocation:
                 f"{': ' + ', '.join(before) if before else ', and this one has two, in no order'}."
             )
         hops = tuple(after.index(name) for name in before) or tuple(range(len(prints)))
-        settled = [_settled(of_hop) for of_hop in manifests]
+        useless = [_useless_until(of_hop) for of_hop in manifests]
         return cls(
             slices,
             tuple(_reordered(fingerprint, after) for fingerprint in prints),
-            tuple(settled[hops.index(hop)] for hop in range(len(hops))),
+            tuple(useless[hops.index(hop)] for hop in range(len(hops))),
             hops,
         )
 
@@ -84,12 +84,12 @@ class Relocation:
         target = self.hops[hop]
         with _opened(store) as state:
             for number, window in enumerate(state.windows):
-                settled = self.settled[target][number]
+                useless = self.useless_until[target][number]
                 for entry in window.entries:
                     rows = window.open(entry).rows
                     kept = ~window.gone(entry)
-                    if settled is not None:
-                        kept &= times_of(rows) > settled
+                    if useless is not None:
+                        kept &= times_of(rows) > useless
                     rows, marks = rows.filter(pa.array(kept)), window.marks(entry)[kept]
                     homes = shard_numbers(rows.column(CODE), self.slices)
                     for home in np.unique(homes).tolist():
@@ -101,14 +101,10 @@ class Relocation:
         """What the store of a shard then has; ``store`` is what it has now."""
         new = MemoryStore()
         before = _manifest(store)
-        section = {**before.section, "settled": list(self.settled[hop]), "advised": None}
-        windows = len(self.settled[hop])
-        manifest = Manifest(
-            self.fingerprints[hop],
-            [[] for _ in range(windows)],
-            timer=before.timer,
-            section=section,
-        )
+        section = {**before.section, "advised": None}
+        windows = [StoredWindow(useless_until=until) for until in self.useless_until[hop]]
+        fingerprint = self.fingerprints[hop]
+        manifest = Manifest(fingerprint, windows, timer=before.timer, section=section)
         new.put(MANIFEST, manifest.to_bytes())
         with _opened(new) as state:
             for window in state.windows:
@@ -117,7 +113,7 @@ class Relocation:
                 state.windows[part.window].add(Segment.of(part.rows), part.marks)
             # How long the windows are, only the query knows: it merges segments in its next step.
             entries = [entry for window in state.windows for entry in window.entries]
-            state.write([None] * windows, fixed={entry.id for entry in entries})
+            state.write(fixed={entry.id for entry in entries})
         return new.values
 
 
@@ -145,13 +141,12 @@ def _reordered(fingerprint: str, order: Sequence[str]) -> str:
     return fingerprint_of({**facts, ORDER: list(order)} if ORDER in facts else facts)
 
 
-def _settled(manifests: Sequence[Manifest]) -> tuple[int | None, ...]:
+def _useless_until(manifests: Sequence[Manifest]) -> tuple[int | None, ...]:
     """Up to which time rows of each window are useless. A shard that stores nothing may not have
     noted it; those that do store something have noted the same."""
-    of_shards = [manifest.section.get("settled", []) for manifest in manifests]
-    windows = len(manifests[0].windows)
-    noted = [[of[i] for of in of_shards if of and of[i] is not None] for i in range(windows)]
-    return tuple(max(times, default=None) for times in noted)
+    of_windows = zip(*(manifest.windows for manifest in manifests), strict=True)
+    noted = ([window.useless_until for window in shards] for shards in of_windows)
+    return tuple(max((t for t in times if t is not None), default=None) for times in noted)
 
 
 def _manifest(store: Store) -> Manifest:

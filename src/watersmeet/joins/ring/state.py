@@ -23,8 +23,7 @@ _WEIGHT = 0.1
 class RingState(ShardState):
     """One shard of a hop.
 
-    ``settled[i]`` is the time up to which the rows of slice i are useless, and its unmatched ones
-    emitted; ``watermark`` is that of the last step, in microseconds; ``measured[n]`` is what is
+    ``watermark`` is that of the last step, in microseconds; ``measured[n]`` is what is
     known of condition n, ``rows[i]`` are the new rows of stream i in a micro-batch, on average;
     ``advised`` is the order of hops that was found to be better, ``advised_slices`` the number of
     slices."""
@@ -43,7 +42,6 @@ class RingState(ShardState):
         )
         kept, self._layout, self._holds = self.section, layout, hop.holds
         self._judges = hop.number == 0 and layout.own_watermarks
-        self.settled: list[int | None] = kept.get("settled", [None] * len(hop.holds))
         self.watermark: int | None = kept.get("watermark")
         known = [PredicateStatistics(*numbers) for numbers in kept.get("measured", [])]
         count = len(layout.conditions.streams)
@@ -116,11 +114,10 @@ class RingState(ShardState):
 
     def commit(self) -> None:
         self.section.update(
-            settled=self.settled,
             watermark=self.watermark,
             rows=self.rows,
             advised=self.advised,
             advised_slices=self.advised_slices,
             measured=[[m.pairs, m.passed, m.seconds] for m in self.measured],
         )
-        self.write(self.settled)
+        self.write()

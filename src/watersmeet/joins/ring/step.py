@@ -40,7 +40,8 @@ from watersmeet.joins.ring.marks import NewRows, finds, found_rows
 from watersmeet.joins.ring.search.probe import Matches, Probe
 from watersmeet.joins.ring.search.probing import Probing
 from watersmeet.joins.ring.state import RingState
-from watersmeet.rows.columns import HOME, TIME, times_of
+from watersmeet.joins.watermark import matchable, newly_useless, on_time, proven_unmatched
+from watersmeet.rows.columns import HOME, TIME
 from watersmeet.rows.output import Side
 from watersmeet.rows.shard import Shard
 from watersmeet.rows.spill import WaitingRows
@@ -94,11 +95,9 @@ class RingHop(Operator[RingState, RingCounters, Any]):
 
     def report(self, state: RingState, counters: RingCounters) -> None:
         count_windows(state, counters, self.hop.holds)
-        for stream, window, settled in zip(
-            self.hop.holds, state.windows, state.settled, strict=True
-        ):
+        for stream, window in zip(self.hop.holds, state.windows, strict=True):
             if self.layout.preserved[stream]:
-                counters.streams[stream].unproven = window.unmarked(settled)
+                counters.streams[stream].unproven = window.unproven()
 
 
 class HopStep:
@@ -170,7 +169,8 @@ class HopStep:
         at home."""
         given, count = self._layout.streams[stream], self._counters.streams[stream]
         judged = self._state.watermark if given.own_watermark else watermark
-        on_time = _on_time(rows, judged)
+        kept = on_time(rows, judged)
+        timely = pa.array(np.ones(len(rows), dtype=np.bool_)) if kept is None else kept
         home = pa.array(np.ones(len(rows), dtype=np.bool_))
         slices = self._layout.policy.slices
         if HOME in rows.schema.names:
@@ -179,17 +179,15 @@ class HopStep:
         self._arrived[stream] += len(rows) * slices
         self._received, self._bytes = self._received + len(rows), self._bytes + rows.nbytes
         count.rows += _true(home)
-        count.late += _true(pc.and_(home, pc.invert(on_time)))
-        here = rows.filter(pc.and_(home, on_time))
+        count.late += _true(pc.and_(home, pc.invert(timely)))
+        here = rows.filter(pc.and_(home, timely))
         count.unmatchable += len(here) - len(self._matchable(here))
-        return rows.filter(on_time), here
+        return rows if kept is None else rows.filter(kept), here
 
     def _matchable(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows that can match: where times decide, those that have one."""
-        untimed = not self._layout.windowed or TIME not in rows.schema.names
-        if untimed or not rows.column(TIME).null_count:
-            return rows
-        return rows.filter(rows.column(TIME).is_valid())
+        kept = matchable(rows, [TIME]) if self._layout.windowed else None
+        return rows if kept is None else rows.filter(kept)
 
     def _store(self, stream: int, rows: pa.RecordBatch) -> Iterator[Any]:
         """Store rows; those that can match nothing are emitted at once, if they are preserved."""
@@ -344,40 +342,15 @@ class HopStep:
 
     def advance(self, watermark: int) -> Iterator[Any]:
         """Emit the rows that the watermark proves unmatched, and drop expired segments."""
-        for number, (stream, window) in enumerate(
-            zip(self._hop.holds, self._state.windows, strict=True)
-        ):
-            if window.length is None and watermark < END_OF_TIME:
-                continue
-            until = watermark if watermark == END_OF_TIME else watermark - (window.length or 0)
-            since = self._state.settled[number]
-            if since is not None and until <= since:
+        for stream, window in zip(self._hop.holds, self._state.windows, strict=True):
+            until = newly_useless(window, watermark)
+            if until is None:
                 continue
             if self._layout.preserved[stream]:
-                yield from self._unmatched(stream, since, until)
+                for rows, proven in proven_unmatched(window, until):
+                    alone = self._layout.output.alone(stream, rows, np.flatnonzero(proven))
+                    yield from self._emitted(alone)
             window.expire(until)
-            self._state.settled[number] = until
-
-    def _unmatched(self, stream: int, since: int | None, until: int) -> Iterator[Any]:
-        """The results for unmarked rows with a time in (since, until]."""
-        window = self._state.slice_of(stream)
-        for entry in window.entries:
-            if entry.min_time > until or entry.marked == entry.rows:
-                continue
-            rows = window.open(entry).rows
-            times = times_of(rows)
-            unmatched = (times <= until) & ~window.marks(entry) & ~window.gone(entry)
-            if since is not None:
-                unmatched &= times > since
-            alone = self._layout.output.alone(stream, rows, np.flatnonzero(unmatched))
-            yield from self._emitted(alone)
-
-
-def _on_time(rows: pa.RecordBatch, watermark: int | None) -> pa.Array:
-    """Which rows are not late; one without a time never is."""
-    if watermark is None or TIME not in rows.schema.names:
-        return pa.array(np.ones(len(rows), dtype=np.bool_))
-    return pc.fill_null(pc.greater(rows.column(TIME).view(pa.int64()), watermark), True)
 
 
 def _true(flags: pa.Array) -> int:

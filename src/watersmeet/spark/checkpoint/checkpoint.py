@@ -125,7 +125,7 @@ class Checkpoint:
             for manifests in self.states
             if manifests[0].fingerprint == fingerprint
             for number, manifest in enumerate(manifests)
-            if any(manifest.windows)
+            if any(window.entries for window in manifest.windows)
         )
         return max(filled, default=0)
 

@@ -54,8 +54,8 @@ def chunks(capsules: Iterable[Capsule], *, inputs: int, limit: int) -> Iterator[
 class _SpilledCapsules:
     """Capsules in a file.
 
-    ``extents`` says of each capsule where it is, after what it is ordered by: the greatest time in it, its
-    input, and a checksum instead of its bytes."""
+    ``extents`` says of each capsule where it is, after what it is ordered by: the greatest time in
+    it, its input, and a checksum instead of its bytes."""
 
     def __init__(self, spill: Spill) -> None:
         self._spill = spill

@@ -47,7 +47,7 @@ def test_of_a_preserved_stream_the_unmatched_ones_are_emitted(
 
 def test_an_expired_row_was_emitted_before(tmp_path: Path) -> None:
     context, _ = stored(tmp_path, "left")
-    context.state.settled[0] = int(at(1).timestamp() * 1e6)
+    context.state.windows[0].stored.useless_until = int(at(1).timestamp() * 1e6)
     [entry] = context.state.windows[0].entries
     results = discard(context, 0, entry, np.array([1, 2]))
     assert [n for batch in results for n in batch.column("a_n").to_pylist()] == [2]

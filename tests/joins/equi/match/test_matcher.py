@@ -9,7 +9,7 @@ from watersmeet.joins.equi.context import StepContext, other_stream
 from watersmeet.joins.equi.counters import EquiCounters
 from watersmeet.joins.equi.match.combinations import CombinationMatcher
 from watersmeet.joins.equi.match.pairs import PairMatcher
-from watersmeet.joins.equi.step import Step
+from watersmeet.joins.equi.step import EquiStep
 
 
 @pytest.mark.parametrize(
@@ -18,10 +18,10 @@ from watersmeet.joins.equi.step import Step
 )
 def test_the_number_of_streams_chooses(streams: str, matcher: type) -> None:
     join = local(join_of(streams))
-    layout = join.join.layout
     counters = EquiCounters.zero(len(streams))
-    context = StepContext(layout, join.run.state(0), counters)
-    assert isinstance(Step.of(context).matcher, matcher)
+    step = EquiStep(join.join, join.run.state(0), counters)
+    assert isinstance(step.matcher, matcher)
+    context = StepContext(join.join.layout, join.run.state(0), counters)
     assert context.names == list(streams)
 
 

@@ -13,7 +13,7 @@ from tests.conformance.join import at, table
 from tests.conformance.strategies import INSTANT
 from watersmeet.joins.equi.context import StepContext
 from watersmeet.joins.equi.counters import EquiCounters
-from watersmeet.joins.equi.match.pair_probe import PairProbe
+from watersmeet.joins.equi.match.pairs import PairProbe
 from watersmeet.rows import output
 from watersmeet.segments.segment import Segment
 from watersmeet.testing import LocalJoin, LocalStream

@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from experiments.metadata.schedules import Runs
 from tests.conformance.ways import Disturbance
 from tests.joins.equi.promises.news import ACCESS, END, data
 from tests.oracle import Stream, sql_join
 from tests.oracle.compare import multiset
-from watersmeet.joins.equi.policy import Schedule
 from watersmeet.spec.tuning import Tuning
 from watersmeet.testing import LocalStream
 
@@ -27,10 +27,10 @@ PUNCTUATED = LocalStream(ACCESS, punctuation=END)
 LAST = 99
 SCHEDULES = [
     None,
-    Schedule("random", "sequential", quota=1),
-    Schedule("random", "value", quota=2),
-    Schedule("priority", "value", quota=3),
-    Schedule("priority", "sequential", quota=1),
+    Runs("random", "sequential", quota=1),
+    Runs("random", "value", quota=2),
+    Runs("priority", "value", quota=3),
+    Runs("priority", "sequential", quota=1),
 ]
 
 

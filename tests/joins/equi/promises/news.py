@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from experiments.metadata.schedules import ScheduledJoin
 from tests.conformance.join import table
 from watersmeet.spec.stream import Punctuation
 from watersmeet.testing import LocalJoin, LocalStream
@@ -38,7 +39,7 @@ def joined(tmp_path: Path, **options: Any) -> LocalJoin:
     general = options.pop("news", {"unique": True})
     records = options.pop("access", {"punctuation": END})
     options = {"goal": "memory", **options}
-    return LocalJoin(
+    return ScheduledJoin(
         {"news": LocalStream(NEWS, **general), "access": LocalStream(ACCESS, **records)},
         on="sno",
         folder=str(tmp_path),

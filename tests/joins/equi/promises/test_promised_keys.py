@@ -9,15 +9,15 @@ import pyarrow as pa
 from tests.joins.equi.promises.news import joined
 from watersmeet.joins.equi.context import StepContext
 from watersmeet.joins.equi.counters import EquiCounters
-from watersmeet.joins.equi.promises.promised_keys import Promised
+from watersmeet.joins.equi.promises.promised_keys import PromisedKeys
 from watersmeet.segments.segment import Segment
 
 
-def begun(folder: Path, **options: object) -> tuple[Promised, StepContext]:
+def begun(folder: Path, **options: object) -> tuple[PromisedKeys, StepContext]:
     join = joined(folder, **options)
     layout, state = join.join.layout, join.run.state(0)
     context = StepContext(layout, state, EquiCounters.zero(2))
-    return Promised(context), context
+    return PromisedKeys(context), context
 
 
 def codes(*values: int | None) -> pa.RecordBatch:
@@ -48,5 +48,5 @@ def test_the_order_of_arrival_closes_keys_at_the_end(tmp_path: Path) -> None:
     promised.close_arrived()
     assert promised.closed_in_other(0, Segment.of(codes(6, 7))).tolist() == [True, False]
     promised.save(None)
-    again = Promised(context)
+    again = PromisedKeys(context)
     assert again.closed_in_other(0, Segment.of(codes(6, 7))).tolist() == [True, False]

@@ -21,6 +21,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiments.metadata.schedules import ScheduledJoin
 from tests.conformance.join import Join, at, table
 from tests.conformance.strategies import INSTANT, examples, until_shown
 from tests.joins.equi.promises.news import END as ACCESS_END
@@ -54,7 +55,7 @@ class TestPropagation:
     def test_many_to_many_needs_both(self, tmp_path: Path) -> None:
         schema = pa.schema([("k", pa.string()), ("end", pa.bool_())])
         stream = LocalStream(schema, punctuation=ACCESS_END)
-        join = LocalJoin(
+        join = ScheduledJoin(
             {"a": stream, "b": stream},
             on="k",
             goal="memory",
@@ -82,7 +83,7 @@ class TestPropagation:
         instant = pa.timestamp("us", "UTC")
         schema = pa.schema([("k", pa.int64()), ("t", instant), ("end", pa.bool_())])
         timed = {"time": "t", "delay": "1 hour"}
-        join = LocalJoin(
+        join = ScheduledJoin(
             {
                 "a": LocalStream(schema, unique=True, **timed),
                 "b": LocalStream(schema, punctuation=ACCESS_END, **timed),
@@ -107,7 +108,7 @@ class TestPropagation:
             [("sno", pa.int64()), ("ip", pa.string()), ("is_punctuation", pa.bool_())]
         )
         pages = pa.schema([("sno", pa.int64()), ("page", pa.string())])
-        second = LocalJoin(
+        second = ScheduledJoin(
             {
                 "pages": LocalStream(pages, unique=True),
                 "read": LocalStream(schema, punctuation=Punctuation(when="is_punctuation")),
@@ -326,10 +327,10 @@ def run(history: History) -> list[pa.Table]:
         mock.patch.object(key_segments, "RECENT", history.recent),
     ):
         given |= {"folder": folder, **history.options}
-        join = LocalJoin(history.streams, **given)
+        join = ScheduledJoin(history.streams, **given)
         for number, tables in enumerate(history.tables):
             if number in history.restarts:
-                join = LocalJoin(history.streams, restart=join, **given)
+                join = ScheduledJoin(history.streams, restart=join, **given)
             results.append(join.batch(**tables))
         assert waiting(join) == []
         return [*results, join.finish()]
@@ -366,7 +367,9 @@ def test_both_streams_unique_and_their_rows_long_gone(
     # Given unique rows that leave in pairs,
     unique = LocalStream(SCHEMA, unique=True, punctuation=END)
     options: dict[str, Any] = {"goal": "memory", "emit_punctuations": True, "shards": shards}
-    join = LocalJoin({"a": unique, "b": unique}, on="k", how=how, folder=str(tmp_path), **options)
+    join = ScheduledJoin(
+        {"a": unique, "b": unique}, on="k", how=how, folder=str(tmp_path), **options
+    )
     for first in range(0, 300, 100):
         keys = [(key, None) for key in range(first, first + 100)]
         assert len(join.batch(a=rows(0, Side(keys, [])), b=rows(0, Side(keys, [])))) == 100
@@ -386,7 +389,7 @@ def test_a_unique_row_has_come_whatever_became_of_it(tmp_path: Path, gone: str) 
         "a": LocalStream(SCHEMA, punctuation=END, **timed),
         "b": LocalStream(SCHEMA, unique=True, **timed),
     }
-    join = LocalJoin(
+    join = ScheduledJoin(
         streams,
         on="k",
         within="1 second",
@@ -415,7 +418,7 @@ def test_the_order_of_arrival_answers_what_waits(tmp_path: Path, arrival: Any, s
         "b": LocalStream(SCHEMA, arrival=arrival),
     }
     options: dict[str, Any] = {"goal": "memory", "emit_punctuations": True, "shards": shards}
-    join = LocalJoin(streams, on="k", folder=str(tmp_path), **options)
+    join = ScheduledJoin(streams, on="k", folder=str(tmp_path), **options)
     ends = [(key, key) for key in range(20)]
     assert len(join.batch(a=rows(0, Side([], ends)), b=rows(0, Side([(0, None)], [])))) == 0
     # when its keys go on, step by step, and the last ones are later keys of every shard,
@@ -434,7 +437,7 @@ def test_the_order_of_arrival_answers_what_waits(tmp_path: Path, arrival: Any, s
 def test_a_punctuation_waits_for_no_purge(tmp_path: Path, how: str) -> None:
     # Given two streams that are purged after three punctuations, one after the other,
     stream = LocalStream(SCHEMA, punctuation=END)
-    join = LocalJoin(
+    join = ScheduledJoin(
         {"a": stream, "b": stream},
         on="k",
         how=how,
@@ -457,7 +460,7 @@ def test_a_pattern_answers_punctuations_of_its_keys_and_of_narrower_patterns(
 ) -> None:
     schema = pa.schema([*((name, pa.string()) for name in "xyz"), ("end", pa.bool_())])
     stream = LocalStream(schema, punctuation=Punctuation(when='"end"'))
-    join = LocalJoin(
+    join = ScheduledJoin(
         {"a": stream, "b": stream},
         on=["x", "y", "z"],
         goal="memory",
@@ -489,7 +492,7 @@ def test_a_range_that_nobody_can_answer_does_not_wait(tmp_path: Path) -> None:
         "a": LocalStream(SCHEMA, punctuation=END),
         "b": LocalStream(SCHEMA, unique=True),
     }
-    join = LocalJoin(streams, on="k", emit_punctuations=True, shards=2, folder=str(tmp_path))
+    join = ScheduledJoin(streams, on="k", emit_punctuations=True, shards=2, folder=str(tmp_path))
     for first in range(0, 100, 10):
         join.batch(a=rows(0, Side([], [(first, first + 9)])))
     assert waiting(join) == []
@@ -499,7 +502,7 @@ def test_a_pattern_leaves_once_though_every_shard_takes_it(tmp_path: Path) -> No
     # Given two streams of visits to sites, in three shards,
     schema = pa.schema([("site", pa.string()), ("n", pa.int64()), ("end", pa.bool_())])
     stream = LocalStream(schema, punctuation=Punctuation(when='"end"'))
-    join = LocalJoin(
+    join = ScheduledJoin(
         {"a": stream, "b": stream},
         on=["site", "n"],
         how="full",

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 
 import watersmeet as wm
+from experiments.metadata.schedules import ScheduledJoin
 from tests.conformance.join import Join, at, table
 from tests.conformance.strategies import INSTANT, examples
 from tests.conformance.ways import LocalWay
@@ -19,7 +20,7 @@ from tests.joins.equi.promises.histories import History, compare, histories
 from tests.joins.equi.promises.news import END, access, joined, news, pairs
 from tests.oracle.compare import multiset
 from watersmeet.spec.tuning import Tuning
-from watersmeet.testing import LocalJoin, LocalStream
+from watersmeet.testing import LocalStream
 
 
 class TestTheOneSide:
@@ -140,7 +141,7 @@ class TestPurging:
             "a": LocalStream(timed, "t", "0 seconds"),
             "b": LocalStream(timed, "t", "0 seconds", punctuation=END),
         }
-        join = LocalJoin(streams, on="k", within="6 seconds", how="left", folder=str(tmp_path))
+        join = ScheduledJoin(streams, on="k", within="6 seconds", how="left", folder=str(tmp_path))
         join.batch(a=table(timed, [(0, at(0), False), (1, at(3), False)]))
         join.batch(a=table(timed, [(9, at(7), False)]), b=table(timed, [(8, at(7), False)]))
         assert join.batch().column("k").to_pylist() == [0]
@@ -172,7 +173,7 @@ def test_when_all_keys_are_over_nothing_is_stored() -> None:
     def check(history: History) -> None:
         with tempfile.TemporaryDirectory() as folder:
             given = {"on": "sno", "how": history.how, "folder": folder, **history.options}
-            join = LocalJoin(history.streams, **given)
+            join = ScheduledJoin(history.streams, **given)
             for a, b in [*history.batches, ([], [])]:
                 join.batch(a=access(*a), b=access(*b))
             if history.streams["b"].arrival != "clustered":
@@ -210,7 +211,7 @@ def test_rows_that_have_left_before_their_time_do_not_expire_again(tmp_path: Pat
         "a": LocalStream(timed, time="t", delay="0 seconds", unique=True),
         "b": LocalStream(timed, time="t", delay="0 seconds"),
     }
-    join = LocalJoin(streams, on="k", within="10 seconds", goal="memory", folder=str(tmp_path))
+    join = ScheduledJoin(streams, on="k", within="10 seconds", goal="memory", folder=str(tmp_path))
     join.batch(b=table(timed, [(1, at(0)), (1, at(0)), (2, at(0)), (3, at(0)), (4, at(0))]))
     join.batch(a=table(timed, [(1, at(1))]))
     assert join.counters.streams[1].purged == 2

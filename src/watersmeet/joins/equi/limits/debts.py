@@ -40,8 +40,8 @@ import pyarrow as pa
 
 from watersmeet.joins.equi.context import StepContext, other_stream
 from watersmeet.joins.equi.match.discard import discard
-from watersmeet.joins.equi.match.pair_probe import PairProbe
-from watersmeet.joins.equi.promises.promised_keys import Promised
+from watersmeet.joins.equi.match.pairs import PairProbe
+from watersmeet.joins.equi.promises.promised_keys import PromisedKeys
 from watersmeet.joins.equi.state import Debt
 from watersmeet.segments.segment import Segment
 from watersmeet.state.manifest import Entry
@@ -55,7 +55,9 @@ class Debts:
     """Decides, in one step, which segments are probed at once; records and settles the debts with
     the others."""
 
-    def __init__(self, context: StepContext, promised: Promised, probe: PairProbe) -> None:
+    def __init__(
+        self, context: StepContext, promised: PromisedKeys | None, probe: PairProbe
+    ) -> None:
         self._context = context
         self._promised = promised
         self._probe = probe
@@ -159,6 +161,8 @@ class Debts:
 
     def _discard_closed(self, stream: int, entry: Entry) -> Iterator[pa.RecordBatch]:
         """Discard rows that were stored only because their segment had debts."""
+        if self._promised is None:
+            return
         window = self._context.state.windows[stream]
         closed = self._promised.closed_in_other(stream, window.open(entry))
         if closed.any():

@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 
 from watersmeet.cost import calibration
 from watersmeet.joins.equi.context import StepContext
-from watersmeet.joins.equi.limits import index_choice, shedding
+from watersmeet.joins.equi.limits import index_choice
+from watersmeet.joins.equi.limits.shedding import Shedding
 from watersmeet.rows.columns import TIME
 
 #: How much the newest step weighs in the average of the rows a second that steps manage.
@@ -48,10 +49,9 @@ class Load:
         self._began = time.perf_counter()
         self._results_before = context.counters.results
         self._arrivals = [Arrivals() for _ in context.layout.inputs]
+        self._adaptive = any(index.adaptive for index in context.layout.policy.index)
         self._choose_indexes()
-        self._shares = shedding.kept_shares(
-            context.layout.policy.budget, context.state, self._row_width
-        )
+        self._shedding = Shedding.of(context)
 
     @property
     def paused(self) -> bool:
@@ -65,23 +65,20 @@ class Load:
     def admit(self, stream: int, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The new rows that are not shed."""
         self._arrivals[stream].add(rows)
-        kept = shedding.sample(rows, self._shares[stream])
-        self._context.counters.streams[stream].shed += len(rows) - len(kept)
-        return kept
+        return rows if self._shedding is None else self._shedding.admit(stream, rows)
 
     def learn(self) -> None:
         """Let the step enter the averages, and make the choices for the next ones."""
-        layout, state, counters = self._context.layout, self._context.state, self._context.counters
+        state, counters = self._context.state, self._context.counters
         if not self.paused:
             self._average()
-            if any(index.adaptive for index in layout.policy.index):
+            if self._adaptive:
                 weights = calibration.weights(state.cache.folder)
                 counters.notes += index_choice.switch_indexes(
                     self._context.names, state.flows, state.windows, weights
                 )
-        lengths = [stream.window for stream in layout.inputs]
-        share = shedding.remaining(self._shares, state.flows, lengths)
         results = counters.results - self._results_before
+        share = 1.0 if self._shedding is None else self._shedding.remaining()
         counters.full_results += round(results / share) if share else results
 
     def _average(self) -> None:
@@ -103,9 +100,3 @@ class Load:
             if not index.adaptive or flow.steps == 0:
                 flow.indexed = index.indexed
             window.indexed = flow.indexed
-
-    @property
-    def _row_width(self) -> float:
-        """About what a row takes in memory: eight bytes a column, and some for the index."""
-        layout = self._context.layout
-        return 8.0 * len(layout.output.schema) / len(layout.inputs) + 36.0

@@ -18,6 +18,7 @@ import pyarrow as pa
 from watersmeet import sizes
 from watersmeet.cost.window import rates_within, shares, windows_within
 from watersmeet.errors import OverBudgetError
+from watersmeet.joins.equi.context import StepContext
 from watersmeet.joins.equi.flow import Flow
 from watersmeet.joins.equi.state import EquiState
 from watersmeet.rows.columns import codes_or_zero, times_of
@@ -25,6 +26,37 @@ from watersmeet.spec.budget import ShardBudget
 from watersmeet.state.window import Window
 
 _SECOND = 1e6
+
+
+class Shedding:
+    """What a step sheds; lives for the step."""
+
+    def __init__(self, context: StepContext) -> None:
+        self._context = context
+        self._shares = kept_shares(context.layout.policy.budget, context.state, self._row_width)
+
+    @classmethod
+    def of(cls, context: StepContext) -> Shedding | None:
+        """None, if nothing is shed, and nothing was that would still be missed."""
+        shed_before = any(flow.shed_until is not None for flow in context.state.flows)
+        return cls(context) if shed_before or context.layout.policy.budget is not None else None
+
+    def admit(self, stream: int, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The new rows that are not shed."""
+        kept = sample(rows, self._shares[stream])
+        self._context.counters.streams[stream].shed += len(rows) - len(kept)
+        return kept
+
+    def remaining(self) -> float:
+        """An estimate of the share of the full result that is left."""
+        lengths = [stream.window for stream in self._context.layout.inputs]
+        return remaining(self._shares, self._context.state.flows, lengths)
+
+    @property
+    def _row_width(self) -> float:
+        """About what a row takes in memory: eight bytes a column, and some for the index."""
+        layout = self._context.layout
+        return 8.0 * len(layout.output.schema) / len(layout.inputs) + 36.0
 
 
 def kept_shares(budget: ShardBudget | None, state: EquiState, width: float) -> list[float]:

@@ -29,7 +29,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.joins.equi.context import StepContext
-from watersmeet.joins.equi.limits.fan_out import FanOut
+from watersmeet.joins.equi.limits.fan_out import EquiFanOut
 from watersmeet.joins.equi.match.combination_probe import CombinationProbe
 from watersmeet.joins.equi.match.gathering import GatheredMatches, MatchGathering
 from watersmeet.rows.columns import Bools, Ints, Positions
@@ -61,7 +61,7 @@ class CombinationMatcher:
 
     def arrive(self, stream: int, fresh: Segment) -> Iterator[pa.RecordBatch]:
         """The results that new rows make with stored ones; then the new rows are stored."""
-        fan_out = FanOut(self._context, stream, fresh)
+        fan_out = EquiFanOut(self._context, stream, fresh)
         windows, complete = self._probe.search(stream, fresh.index)
         gathering = MatchGathering(self._layout, fresh, windows, fan_out)
         for matches, rows in gathering.gather(complete):
@@ -69,7 +69,8 @@ class CombinationMatcher:
             for combinations in self._expand(matches, start, fresh.index, fan_out):
                 for sides in self._sides(stream, fresh, matches, combinations):
                     below = where(sides, fan_out.below_cap(sides[stream][1]))
-                    admitted = fan_out.admit(satisfying(self._layout, below))
+                    matching = satisfying(self._layout, below)
+                    admitted = where(matching, fan_out.admit(matching[stream][1]))
                     yield from self._context.output.rows(admitted)
         fan_out.finish()
         self._context.state.windows[stream].add(fresh)
@@ -109,7 +110,7 @@ class CombinationMatcher:
         matches: Sequence[GatheredMatches],
         partial: Partial,
         index: Index,
-        fan_out: FanOut | None,
+        fan_out: EquiFanOut | None,
     ) -> Iterator[Partial]:
         """All combinations that begin with these, at most a piece at a time."""
         depth = len(partial.chosen)
@@ -120,7 +121,7 @@ class CombinationMatcher:
             yield from self._expand(matches, wider, index, fan_out)
 
     def _widen(
-        self, matches: GatheredMatches, partial: Partial, index: Index, fan_out: FanOut | None
+        self, matches: GatheredMatches, partial: Partial, index: Index, fan_out: EquiFanOut | None
     ) -> Iterator[Partial]:
         """The combinations with one more stream."""
         size = self._context.output.piece_rows

@@ -26,7 +26,7 @@ def discard(
     if entry.gone:
         positions = positions[~window.gone(entry)[positions]]
     if context.layout.preserved[stream]:
-        rows, expired = window.open(entry).rows, state.settled[stream]
+        rows, expired = window.open(entry).rows, window.useless_until
         unmatched = positions[~window.marks(entry)[positions]]
         if expired is not None:
             unmatched = unmatched[times_of(rows)[unmatched] > expired]

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.joins.equi.layout import EquiLayout
-from watersmeet.joins.equi.limits.fan_out import FanOut
+from watersmeet.joins.equi.limits.fan_out import EquiFanOut
 from watersmeet.joins.equi.match.combination_probe import SegmentMatches, WindowMatches
 from watersmeet.rows.columns import Bools, Ints, Positions, concat
 from watersmeet.rows.stored_keys import same_keys
@@ -91,7 +91,7 @@ class MatchGathering:
         layout: EquiLayout,
         fresh: Segment,
         windows: Sequence[WindowMatches],
-        fan_out: FanOut | None = None,
+        fan_out: EquiFanOut | None = None,
     ) -> None:
         self._layout = layout
         self._fresh = fresh

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.joins.equi.order.runs import Rows
+from watersmeet.joins.operator import Chunk
 from watersmeet.rows.columns import times_of
 
 Run = tuple[int, pa.RecordBatch]
@@ -52,7 +52,7 @@ _SCORES: dict[str, Score] = {
 
 def driven(
     policy: str,
-    rows: Rows,
+    rows: Chunk,
     stored: Callable[[], Sequence[int]],
     usual: Sequence[float],
 ) -> Iterator[Run]:
@@ -72,7 +72,7 @@ def driven(
 
 
 def _by_score(
-    score: Score, rows: Rows, stored: Callable[[], Sequence[int]], usual: Sequence[float]
+    score: Score, rows: Chunk, stored: Callable[[], Sequence[int]], usual: Sequence[float]
 ) -> Iterator[Run]:
     new = [0 if batch is None else len(batch) for batch in rows]
     left = [stream for stream, count in enumerate(new) if count]
@@ -85,7 +85,7 @@ def _by_score(
         yield best, batch
 
 
-def _in_turn(rows: Rows) -> Iterator[Run]:
+def _in_turn(rows: Chunk) -> Iterator[Run]:
     ordered = {s: by_time(batch) for s, batch in enumerate(rows) if batch is not None}
     total = sum(len(batch) for batch in ordered.values())
     size = max(1, -(-total // (RUNS * max(len(ordered), 1))))
@@ -96,7 +96,7 @@ def _in_turn(rows: Rows) -> Iterator[Run]:
                 yield stream, batch.slice(start, size)
 
 
-def _in_time(rows: Rows) -> Iterator[Run]:
+def _in_time(rows: Chunk) -> Iterator[Run]:
     ordered = {s: by_time(b) for s, b in enumerate(rows) if b is not None and len(b)}
     if not ordered:
         return

@@ -21,7 +21,7 @@ found its only match, where the other stream's keys are **unique**.
 - New rows of the other stream ask. But with a window they are stored, and expire, if the key is
   not known: the result is the same.
 - New rows of the same stream ask, which break their promise (:mod:`.violations`).
-- Punctuations of the other stream ask, if punctuations are handed on (:mod:`.propagating`).
+- Punctuations of the other stream ask, if punctuations are handed on (:mod:`.propagation`).
 
 So it is remembered for ever if there is no window, or if punctuations are handed on. Otherwise it
 is remembered for as long as rows are kept: the longer window, and the delay of the watermark. A
@@ -37,7 +37,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.joins.equi.promises.coverage import LEAST, About, CoveredKeys, Fixed, bounds
-from watersmeet.joins.equi.promises.pending import Waiting
+from watersmeet.joins.equi.promises.pending import PendingPunctuations
 from watersmeet.joins.equi.state import EquiState
 from watersmeet.rows.columns import HIGH, LOW, PUNCTUATION, Bools, Ints, codes_or_zero, has_code
 from watersmeet.segments.keyset import KeySet
@@ -66,7 +66,7 @@ class ClosedKeys:
         self.unpurged = self._covered("unpurged", None)
         self.news = CoveredKeys(key_columns)
         self.come = KeySegments(state, f"{stream}/come", shard=state.shard)
-        self.waiting = Waiting(
+        self.waiting = PendingPunctuations(
             state.named(f"{stream}/waiting", indexed=True),
             state.named(f"{stream}/waiting for many"),
         )

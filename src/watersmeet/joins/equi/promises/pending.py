@@ -21,7 +21,7 @@ from watersmeet.segments.segment import Segment
 from watersmeet.state.window import Window
 
 
-class Waiting:
+class PendingPunctuations:
     """The waiting punctuations of one stream, in one shard."""
 
     def __init__(self, of_one_key: Window, of_many: Window) -> None:
@@ -74,7 +74,7 @@ class Waiting:
                 window.add(Segment.of(self._new.filter(pa.array(chosen))))
             self._new = None
         for window in (self._of_one_key, self._of_many):
-            window.compact(until=None)
+            window.compact()
 
     def _present_of_many(self) -> Iterator[pa.RecordBatch]:
         for entry in self._of_many.entries:

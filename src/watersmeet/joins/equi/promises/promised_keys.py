@@ -18,7 +18,7 @@ from watersmeet.rows.columns import CODE, Bools, Ints, concat, has_code
 from watersmeet.segments.segment import Segment
 
 
-class Promised:
+class PromisedKeys:
     """The closed keys of each stream, and what the step brings that will close more.
 
     ``closed[i]`` are stream i's closed keys, None if it never closes any."""

@@ -1,7 +1,7 @@
 """Propagating punctuations: handing them on to whoever reads the result.
 
-**When a punctuation is complete.** When its keys are closed in both streams (:mod:`.closing`). In
-the other stream a key is also closed if it is unique and has come, whatever became of its row
+**When a punctuation is complete.** When its keys are closed in both streams (:mod:`.closed_keys`).
+In the other stream a key is also closed if it is unique and has come, whatever became of its row
 since. Then all rows with these keys have come, and have been joined. Before the punctuation is
 emitted, probes of such rows that were put off are done, and those that are thereby proven unmatched
 are emitted. After that, no result with such a key can come any more.
@@ -25,14 +25,14 @@ from watersmeet.joins.equi.limits.debts import Debts
 from watersmeet.joins.equi.match.discard import discard
 from watersmeet.joins.equi.promises.closed_keys import ClosedKeys
 from watersmeet.joins.equi.promises.coverage import About, CoveredKeys
-from watersmeet.joins.equi.promises.promised_keys import Promised
+from watersmeet.joins.equi.promises.promised_keys import PromisedKeys
 from watersmeet.rows.columns import Bools, codes_or_zero, has_code
 
 
-class Propagating:
+class Propagation:
     """Hands on the punctuations of two streams; lives for a step."""
 
-    def __init__(self, context: StepContext, promised: Promised, debts: Debts) -> None:
+    def __init__(self, context: StepContext, promised: PromisedKeys, debts: Debts | None) -> None:
         self._context = context
         self._promised = promised
         self._debts = debts
@@ -87,7 +87,7 @@ class Propagating:
                 if not preserved and entry.id not in owing:
                     continue
                 found = keys.rows_in(window.open(entry))
-                if len(found):
+                if len(found) and self._debts is not None:
                     yield from self._debts.settle(entry)
                 if preserved:
                     yield from discard(self._context, stream, entry, found)

@@ -19,16 +19,16 @@ from watersmeet.joins.equi.context import StepContext, other_stream
 from watersmeet.joins.equi.limits.debts import Debts
 from watersmeet.joins.equi.match.discard import discard
 from watersmeet.joins.equi.promises.closed_keys import ClosedKeys
-from watersmeet.joins.equi.promises.promised_keys import Promised
+from watersmeet.joins.equi.promises.promised_keys import PromisedKeys
 
 #: A state that takes more than this part of its budget is purged.
 _NEAR_BUDGET = 0.8
 
 
-class Purging:
+class Purge:
     """Purges the windows of two streams; lives for a step."""
 
-    def __init__(self, context: StepContext, promised: Promised, debts: Debts) -> None:
+    def __init__(self, context: StepContext, promised: PromisedKeys, debts: Debts | None) -> None:
         self._context = context
         self._promised = promised
         self._debts = debts
@@ -56,6 +56,7 @@ class Purging:
             found = closed.unpurged.rows_in(window.open(entry))
             if not len(found):
                 continue
-            yield from self._debts.settle(entry)
+            if self._debts is not None:
+                yield from self._debts.settle(entry)
             yield from discard(self._context, stream, entry, found)
         closed.purged()

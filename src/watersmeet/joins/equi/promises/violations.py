@@ -2,7 +2,7 @@
 
 A row violates a promise if its key is closed in its own stream, or if its key is unique and is in
 this batch or in the window already. (An earlier row that has left the window is not remembered, nor
-is a closed key for ever, if there is a window: see :mod:`.closing`.) The join fails, drops such
+is a closed key for ever, if there is a window: see :mod:`.closed_keys`.) The join fails, drops such
 rows, or keeps them; dropped and kept ones are counted.
 """
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 from watersmeet.errors import ViolationError
 from watersmeet.joins.equi.context import StepContext
 from watersmeet.joins.equi.layout import EquiLayout
-from watersmeet.joins.equi.promises.promised_keys import Promised
+from watersmeet.joins.equi.promises.promised_keys import PromisedKeys
 from watersmeet.rows.columns import TIME, Bools, Positions, has_code
 from watersmeet.rows.stored_keys import key_at, same_keys
 from watersmeet.segments.probe import probe
@@ -25,7 +25,7 @@ _PIECE = 1 << 16
 
 
 def accepted(
-    context: StepContext, promised: Promised, stream: int, rows: pa.RecordBatch
+    context: StepContext, promised: PromisedKeys, stream: int, rows: pa.RecordBatch
 ) -> pa.RecordBatch:
     """The new rows that the join accepts; their keys are recorded."""
     layout, closed = context.layout, promised.closed[stream]

@@ -19,7 +19,7 @@ from watersmeet.joins.ring.search.block import (
 from watersmeet.joins.ring.search.candidates import Candidates
 from watersmeet.joins.ring.search.cascade import RingCascade
 from watersmeet.joins.ring.search.crossing import Crossed, Crossing
-from watersmeet.joins.ring.search.fan_out import FanOut
+from watersmeet.joins.ring.search.fan_out import RingFanOut
 from watersmeet.joins.ring.search.meeting import Meeting
 from watersmeet.joins.ring.search.probing import Probing
 from watersmeet.joins.ring.search.progress import Progress
@@ -75,7 +75,7 @@ class Probe:
         if not len(probing):
             return
         self._progress.expect(probing, entries)
-        fan_out = FanOut(self._layout, probing, self._counters)
+        fan_out = RingFanOut(self._layout, probing, self._counters)
         due, overlaps = self._layout.conditions.due(probing.sides, stream)
         candidates = Candidates(self._layout, probing, stream, overlaps, self._state.measured)
         bounds = int(earliest.min()), int(latest.max())

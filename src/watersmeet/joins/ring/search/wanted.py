@@ -13,7 +13,7 @@ import numpy as np
 
 from watersmeet.joins.ring.layout import RingLayout
 from watersmeet.joins.ring.search.crossing import Crossed
-from watersmeet.joins.ring.search.fan_out import FanOut
+from watersmeet.joins.ring.search.fan_out import RingFanOut
 from watersmeet.rows.columns import Bools, Positions
 from watersmeet.segments.lines import Pairs
 from watersmeet.segments.probe import spread
@@ -27,7 +27,12 @@ class Wanted:
     now, if one is enough for each."""
 
     def __init__(
-        self, layout: RingLayout, window: Window, entry: Entry, once: Bools | None, fan_out: FanOut
+        self,
+        layout: RingLayout,
+        window: Window,
+        entry: Entry,
+        once: Bools | None,
+        fan_out: RingFanOut,
     ) -> None:
         self._window = window
         self._entry = entry

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from experiments.metadata.schedules import Runs
 from tests.conformance.join import table
 from tests.joins.equi.promises.news import ACCESS, access, joined, news
-from watersmeet.joins.equi.policy import Schedule
 from watersmeet.spec.stream import Punctuation
 from watersmeet.testing import LocalJoin, LocalStream
 
@@ -41,7 +41,7 @@ class TestScheduling:
         some of it is."""
         dropped = {}
         for streams in ("priority", "random"):
-            schedule = Schedule(streams, quota=1)
+            schedule = Runs(streams, quota=1)
             join = joined(tmp_path / streams, schedule=schedule)
             join.batch(news=news(*range(30)), access=access(*reversed(range(30))))
             assert join.counters.results == 30
