@@ -10,7 +10,13 @@ from watersmeet.conditions.terms import Term, conjunction
 from watersmeet.errors import PredicateError, did_you_mean
 from watersmeet.plan.arguments import name_of_table
 from watersmeet.plan.backend import Backend
-from watersmeet.plan.join_arguments import Condition, all_of, conditions_of, join_type, texts_of
+from watersmeet.plan.join_arguments import (
+    WhereCondition,
+    all_of,
+    conditions_of,
+    join_type,
+    texts_of,
+)
 from watersmeet.plan.naming import resolve
 from watersmeet.plan.streams import check_streams, with_time
 from watersmeet.plan.where.equalities import WhereKey, key_of_terms
@@ -30,7 +36,7 @@ class Matching:
 
     on: object
     within: object
-    where: tuple[Condition, ...] | None = None
+    where: tuple[WhereCondition, ...] | None = None
     terms: tuple[Term, ...] = ()
     functions: tuple[Predicate, ...] = ()
     reading: tuple[str, ...] = ()
@@ -71,7 +77,7 @@ def read_conditions(
     *,
     on: object,
     within: object,
-    conditions: Sequence[Condition],
+    conditions: Sequence[WhereCondition],
 ) -> Matching:
     """The same, of streams that were checked."""
     functions = [each for each in conditions if isinstance(each, PredicateFunction)]
@@ -92,7 +98,7 @@ def read_conditions(
     )
 
 
-def _check_one_match(count: int, how: JoinType, conditions: Sequence[Condition]) -> None:
+def _check_one_match(count: int, how: JoinType, conditions: Sequence[WhereCondition]) -> None:
     if count > 2 and how.star:
         shown = all_of(texts_of(conditions))
         raise PredicateError(
@@ -128,7 +134,7 @@ def _columns_of(given: PredicateFunction, stream: StreamSpec) -> list[str]:
 
 def _evaluated(
     terms: Sequence[Term], functions: Sequence[PredicateFunction]
-) -> tuple[Condition, ...]:
+) -> tuple[WhereCondition, ...]:
     """What is left of the conditions."""
     rest = conjunction(terms)
     return (*(() if rest is None else (rest.text,)), *functions)
