@@ -20,7 +20,7 @@ from rich.table import Table
 
 from watersmeet.conditions.bounds import Bounds
 from watersmeet.rows.columns import Ints
-from watersmeet.segments.intervals import Prepared, Searching
+from watersmeet.segments.intervals import NewIntervals, StoredIntervals
 
 ROWS = 100_000
 BLOCK = 1 << 18
@@ -82,8 +82,8 @@ def all_pairs(new: Sequence[Bounds], stored: Sequence[Bounds], rows: Ints) -> in
     return found
 
 
-def searched(new: Sequence[Bounds], prepared: Prepared) -> int:
-    return sum(len(rows) for rows, _ in prepared.search(Searching(ROWS, new), BLOCK))
+def searched(new: Sequence[Bounds], prepared: StoredIntervals) -> int:
+    return sum(len(rows) for rows, _ in prepared.search(NewIntervals(ROWS, new), BLOCK))
 
 
 def main() -> None:
@@ -99,7 +99,7 @@ def main() -> None:
             compared = all_pairs(new, stored, some)
             times[0].append((time.perf_counter() - began) * PART)
             began = time.perf_counter()
-            prepared = Prepared(ROWS, stored)
+            prepared = StoredIntervals(ROWS, stored)
             found = searched(new, prepared)
             times[1].append(time.perf_counter() - began)
             began = time.perf_counter()
@@ -107,7 +107,7 @@ def main() -> None:
             times[2].append(time.perf_counter() - began)
         few = [bounds.at(some) for bounds in new]
         assert compared == sum(
-            len(rows) for rows, _ in prepared.search(Searching(len(some), few), BLOCK)
+            len(rows) for rows, _ in prepared.search(NewIntervals(len(some), few), BLOCK)
         )
         slow, fast, again = (statistics.median(each) for each in times)
         figures = f"{slow:,.1f}", f"{fast:.3f}", f"{again:.3f}"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import watersmeet as wm
-from watersmeet.plan.calls import warn
+from watersmeet.plan.signatures import warn
 
 
 def test_join_takes_what_plan_takes() -> None:

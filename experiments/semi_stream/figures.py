@@ -2,7 +2,8 @@
 
 **The bound.** What a cache can save at all follows from how often keys come (theorem 1), so it is
 computed for each data set (:func:`~experiments.semi_stream.runs.most`) and drawn beside what was
-measured. For Zipf's law it is known in closed form (:func:`watersmeet.cost.enrich.zipf_gain`).
+measured. For Zipf's law it is known in closed form
+(:func:`~experiments.semi_stream.model.zipf_gain`).
 
 **Three service rates.** *Rows of a cycle* are the service rate where nothing but reading the table
 takes time: the paper's regime, and what the bound is about. *By the clock* is what this machine
@@ -22,8 +23,8 @@ import numpy as np
 from experiments.report import Claim, Outcome, lines
 from experiments.semi_stream import datasets
 from experiments.semi_stream.datasets import Dataset, Missing, synthetic
+from experiments.semi_stream.model import loop_seconds, waiting_rows, zipf_gain, zipf_memory
 from experiments.semi_stream.runs import ROW_BYTES, Measured, at_memory, at_rows, least, most
-from watersmeet.cost.enrich import loop_seconds, waiting_rows, zipf_gain, zipf_memory
 
 ROWS = 500_000
 SHARES = (0.01, 0.03, 0.1, 0.3, 0.5)

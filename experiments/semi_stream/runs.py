@@ -35,7 +35,7 @@ import numpy as np
 import pyarrow as pa
 
 from experiments.semi_stream.datasets import Dataset
-from watersmeet.cost.enrich import least_memory, most_rows, service_rate
+from experiments.semi_stream.model import least_memory, most_rows, service_rate
 from watersmeet.joins.enrich.spec import EnrichTuning
 from watersmeet.rows.shard import Shard
 from watersmeet.testing import LocalEnrich, LocalStream

@@ -12,18 +12,16 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from experiments.report import Claim, Outcome, bars, lines
-from experiments.window.streams import PLANS, Source, cpu, results
-from watersmeet.cost.window import (
+from experiments.window.model import (
     Workload,
     crossover,
     full_join,
     hash_join,
     nested_loops,
-    output_rate,
     output_rate_divided,
-    shares,
-    windows_within,
 )
+from experiments.window.streams import PLANS, Source, cpu, results
+from watersmeet.cost.window import output_rate, shares, windows_within
 from watersmeet.spec.budget import Budget
 
 #: The paper's rates of B, its rate of A being 10; and those at which we measure too.

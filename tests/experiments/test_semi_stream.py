@@ -9,8 +9,8 @@ import pytest
 
 from experiments.semi_stream import figures
 from experiments.semi_stream.datasets import synthetic
+from experiments.semi_stream.model import loop_seconds, most_rows, zipf_gain, zipf_memory
 from experiments.semi_stream.runs import ROW_BYTES, Measured, at_memory, at_rows, least, most
-from watersmeet.cost.enrich import loop_seconds, most_rows, zipf_gain, zipf_memory
 
 SMALL = synthetic(4000, 1.0)
 

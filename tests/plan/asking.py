@@ -13,17 +13,17 @@ from watersmeet.joins.enrich.spec import EnrichAsked, EnrichSpec
 from watersmeet.joins.equi import plan as equi
 from watersmeet.joins.equi.spec import EquiSpec
 from watersmeet.joins.family import JoinPlan
-from watersmeet.plan.asked import Asked
 from watersmeet.plan.backend import Backend
+from watersmeet.plan.call import JoinCall
 from watersmeet.spec.stream import StreamSpec
 
 
 def equi_spec(streams: Sequence[StreamSpec], **arguments: Any) -> EquiSpec:
-    return equi.equi_spec(streams, Asked(**arguments))
+    return equi.equi_spec(streams, JoinCall(**arguments))
 
 
 def plan_join(streams: Sequence[StreamSpec], backend: Backend, **arguments: Any) -> Any:
-    return families.plan_join(streams, backend, Asked(**arguments))
+    return families.plan_join(streams, backend, JoinCall(**arguments))
 
 
 def explain(plan: JoinPlan) -> str:

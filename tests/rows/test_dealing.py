@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.conformance.strategies import examples
 from watersmeet.rows.columns import CODE
-from watersmeet.rows.dealing import Dealing, Tally
+from watersmeet.rows.dealing import ContentCounts, Dealer
 from watersmeet.rows.shard import shard_numbers
 
 #: Values with nulls and both zeros, and nested ones; a code says nothing of what differs in these.
@@ -30,7 +30,7 @@ Rows = list[tuple[int, int]]
 
 def dealt(given: Rows, cuts: list[int]) -> Counter[tuple[int, int]]:
     """How many rows of each content got which code, if a task brings them in such batches."""
-    dealing, found = Dealing(), Counter[tuple[int, int]]()
+    dealing, found = Dealer(), Counter[tuple[int, int]]()
     for part in (given[low:high] for low, high in zip([0, *cuts], [*cuts, None], strict=True)):
         columns = list(zip(*(VALUES[value] for _, value in part), strict=True)) or [(), (), ()]
         arrays = [pa.array([code for code, _ in part], pa.int64())]
@@ -75,14 +75,14 @@ def test_a_content_is_merged_a_few_times_however_many_batches_come(
     # Given a task of many batches, with old contents and new ones in each,
     contents = random.Random(3).choices(range(30_000), k=200 * 256)
     given_rows, merged = [(content, 0) for content in contents], 0
-    merge = Tally.merged
+    merge = ContentCounts.merged
 
-    def counting(self: Tally, other: Tally) -> Tally:
+    def counting(self: ContentCounts, other: ContentCounts) -> ContentCounts:
         nonlocal merged
         merged += len(self) + len(other)
         return merge(self, other)
 
-    monkeypatch.setattr(Tally, "merged", counting)
+    monkeypatch.setattr(ContentCounts, "merged", counting)
     # when it is dealt batch by batch, then the batches before are not merged for each of them,
     found = dealt(given_rows, list(range(256, len(contents), 256)))
     assert merged < 8 * len(contents)

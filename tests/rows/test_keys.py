@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from watersmeet.rows.columns import key_name
-from watersmeet.rows.keys import same_keys
+from watersmeet.rows.stored_keys import same_keys
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conformance.strategies import examples
-from watersmeet.rows.widths import row_bytes, runs, sliced
+from watersmeet.rows.widths import cuts, row_bytes, sliced
 
 DEEP = pa.list_(pa.struct([("name", pa.string()), ("flags", pa.list_(pa.int16()))]))
 COLUMNS: dict[str, tuple[pa.DataType, list[Any]]] = {
@@ -85,7 +85,7 @@ def test_runs_are_as_long_as_fits_and_leave_nothing_out(
 ) -> None:
     each = [widths] * count if isinstance(widths, int) else widths
     given_widths = widths if isinstance(widths, int) else np.array(widths, np.int64)
-    cut = list(runs(given_widths, len(each), limit))
+    cut = list(cuts(given_widths, len(each), limit))
     assert [n for run in cut for n in range(run.start, run.stop)] == list(range(len(each)))
     for run in cut:
         assert sum(each[run]) <= limit or run.stop - run.start == 1

@@ -14,7 +14,7 @@ from tests.conformance.strategies import examples, until_shown
 from watersmeet.conditions.bounds import Bounds
 from watersmeet.segments import intervals as overlaps
 from watersmeet.segments import lines
-from watersmeet.segments.intervals import Prepared, Searching
+from watersmeet.segments.intervals import NewIntervals, StoredIntervals
 
 LEAST, GREATEST = -(2**63), 2**63 - 1
 EXTREMES = np.array([LEAST, LEAST + 1, -1, 0, 1, GREATEST - 1, GREATEST])
@@ -115,8 +115,8 @@ def test_a_search_finds_what_comparing_all_pairs_finds(grid: str) -> None:
             mock.patch.object(lines, "_CLASS_ROWS", 5),
             mock.patch.object(overlaps, "LONG", 1),
         ):
-            prepared = Prepared(counts[1], stored)
-            searching = Searching(counts[0], new)
+            prepared = StoredIntervals(counts[1], stored)
+            searching = NewIntervals(counts[0], new)
             runs = prepared.runs(searching, long=True)
             if runs is not None:
                 parts = [(part, np.arange(len(part))) for part in runs.cut(block)]
@@ -147,7 +147,7 @@ def test_a_search_finds_what_comparing_all_pairs_finds(grid: str) -> None:
     until_shown(check, all_shown, wanted)
 
 
-def counted(stored: Prepared, count: int, new: list[Bounds]) -> tuple[int, int]:
+def counted(stored: StoredIntervals, count: int, new: list[Bounds]) -> tuple[int, int]:
     """How many pairs overlap, and how many were compared to know that."""
     compared = 0
     overlap = Bounds.overlap
@@ -158,7 +158,7 @@ def counted(stored: Prepared, count: int, new: list[Bounds]) -> tuple[int, int]:
         return overlap(self, rows, other, others)
 
     with mock.patch.object(Bounds, "overlap", counting):
-        found = sum(len(rows) for rows, _ in stored.search(Searching(count, new), 1 << 16))
+        found = sum(len(rows) for rows, _ in stored.search(NewIntervals(count, new), 1 << 16))
     return found, compared
 
 
@@ -166,7 +166,7 @@ def test_points_in_ranges_are_found_without_a_comparison() -> None:
     random = np.random.default_rng(0)
     low = random.integers(0, 10**6, 2_000)
     found, compared = counted(
-        Prepared(20_000, [Bounds.points(random.integers(0, 10**6, 20_000))]),
+        StoredIntervals(20_000, [Bounds.points(random.integers(0, 10**6, 20_000))]),
         2_000,
         [Bounds(low, low + 1_000)],
     )
@@ -180,7 +180,7 @@ def test_a_few_long_intervals_do_not_make_the_others_slow() -> None:
     lengths = random.integers(1, 10_000, 20_000)
     lengths[::1_000] = 10**9  # all new rows overlap these
     found, compared = counted(
-        Prepared(20_000, [Bounds(low, low + lengths)]),
+        StoredIntervals(20_000, [Bounds(low, low + lengths)]),
         2_000,
         [Bounds.points(random.integers(10**9, 2 * 10**9, 2_000))],
     )
@@ -193,7 +193,7 @@ def test_boxes_are_found_by_a_grid_where_each_dimension_alone_finds_much() -> No
     x, y = random.integers(0, 10**6, 20_000), random.integers(0, 10**6, 20_000)
     left, top = random.integers(0, 10**6, 2_000), random.integers(0, 10**6, 2_000)
     boxes = [Bounds(left, left + 50_000), Bounds(top, top + 50_000)]
-    stored = Prepared(20_000, [Bounds.points(x), Bounds.points(y)])
+    stored = StoredIntervals(20_000, [Bounds.points(x), Bounds.points(y)])
     found, compared = counted(stored, 2_000, boxes)
     assert stored._grids
     # Two comparisons for each pair. One dimension alone would find 20 times the pairs.
@@ -205,7 +205,7 @@ def test_a_grid_is_not_made_for_what_one_dimension_selects_well() -> None:
     x, y = random.integers(0, 10**6, 20_000), random.integers(0, 10**6, 20_000)
     left, top = random.integers(0, 10**6, 2_000), random.integers(0, 10**6, 2_000)
     boxes = [Bounds(left, left + 500_000), Bounds(top, top + 50)]
-    stored = Prepared(20_000, [Bounds.points(x), Bounds.points(y)])
+    stored = StoredIntervals(20_000, [Bounds.points(x), Bounds.points(y)])
     found, compared = counted(stored, 2_000, boxes)
     assert found > 0
     assert not stored._grids
@@ -214,13 +214,15 @@ def test_a_grid_is_not_made_for_what_one_dimension_selects_well() -> None:
 
 def test_intervals_may_be_longer_than_any_signed_number() -> None:
     low = np.array([LEAST, LEAST, -5])
-    stored = Prepared(3, [Bounds(low, np.array([0, 0, GREATEST]))])
-    assert pairs_of(stored.search(Searching(1, [Bounds.points(np.array([5]))]), 10), 10) == [(0, 2)]
-    alike = Prepared(2, [Bounds(low[:2], np.array([0, 0]))])
-    assert pairs_of(alike.search(Searching(1, [Bounds.points(np.array([5]))]), 10), 10) == []
+    stored = StoredIntervals(3, [Bounds(low, np.array([0, 0, GREATEST]))])
+    assert pairs_of(stored.search(NewIntervals(1, [Bounds.points(np.array([5]))]), 10), 10) == [
+        (0, 2)
+    ]
+    alike = StoredIntervals(2, [Bounds(low[:2], np.array([0, 0]))])
+    assert pairs_of(alike.search(NewIntervals(1, [Bounds.points(np.array([5]))]), 10), 10) == []
 
 
 def test_nulls_overlap_nothing() -> None:
     nothing = np.array([False, False])
-    stored = Prepared(2, [Bounds.points(np.array([1, 1]), nothing)])
-    assert list(stored.search(Searching(1, [Bounds.points(np.array([1]))]), 10)) == []
+    stored = StoredIntervals(2, [Bounds.points(np.array([1, 1]), nothing)])
+    assert list(stored.search(NewIntervals(1, [Bounds.points(np.array([1]))]), 10)) == []

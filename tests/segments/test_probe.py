@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.segments.test_segment import rows_of
 from watersmeet.rows.columns import CODE, TIME, codes_of, times_of
 from watersmeet.rows.output import PIECE
+from watersmeet.segments import code_search
 from watersmeet.segments import probe as probing
 from watersmeet.segments.index import Index
 from watersmeet.segments.probe import Ranges, probe
@@ -55,8 +56,8 @@ def test_a_table_finds_what_a_search_finds_however_many_share_a_place(
 ) -> None:
     sorted_codes = np.sort(np.array(wanted, dtype=np.int64))
     codes = np.array(wanted + others, dtype=np.int64)
-    with mock.patch.object(probing, "_TABLE_BITS", bits):
-        found, starts = probing._by_hash_table(codes, sorted_codes)
+    with mock.patch.object(code_search, "_TABLE_BITS", bits):
+        found, starts = code_search._by_hash_table(codes, sorted_codes)
     assert found.tolist() == np.flatnonzero(np.isin(codes, sorted_codes)).tolist()
     assert starts.tolist() == np.searchsorted(sorted_codes, codes[found]).tolist()
 
@@ -72,8 +73,8 @@ def test_a_place_for_every_code_finds_what_a_search_finds(
 ) -> None:
     sorted_codes = np.sort(np.array([least + code for code in wanted], dtype=np.int64))
     codes = np.array([least + code for code in range(41)] + others, dtype=np.int64)
-    with mock.patch.object(probing, "_by_address", wraps=probing._by_address) as by_address:
-        found, starts = probing._starts(codes, sorted_codes)
+    with mock.patch.object(code_search, "_by_address", wraps=code_search._by_address) as by_address:
+        found, starts = code_search.starts_of(codes, sorted_codes)
     assert by_address.called
     assert found.tolist() == np.flatnonzero(np.isin(codes, sorted_codes)).tolist()
     assert starts.tolist() == np.searchsorted(sorted_codes, codes[found]).tolist()

@@ -11,7 +11,7 @@ from watersmeet.errors import PlanError
 from watersmeet.joins.enrich.plan import EnrichPlan
 from watersmeet.joins.enrich.plan import plan_enrich as make_plan
 from watersmeet.joins.enrich.spec import EnrichAsked, EnrichHow, EnrichTuning
-from watersmeet.plan.calls import as_in, takes_arguments_of, warn
+from watersmeet.plan.signatures import as_in, takes_arguments_of, warn
 from watersmeet.spark.backend import SparkBackend
 from watersmeet.spark.checkpoint.checkpoint import Checkpoint, check_in_place
 from watersmeet.spark.checkpoint.checkpoint import check as check_checkpoint

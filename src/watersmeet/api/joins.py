@@ -13,8 +13,8 @@ from watersmeet.joins.chain import Chain
 from watersmeet.joins.equi.spec import Violations
 from watersmeet.joins.families import plan_join
 from watersmeet.joins.family import JoinPlan
-from watersmeet.plan.asked import Asked
-from watersmeet.plan.calls import as_in, takes_arguments_of, warn
+from watersmeet.plan.call import JoinCall
+from watersmeet.plan.signatures import as_in, takes_arguments_of, warn
 from watersmeet.plan.streams import TABLES
 from watersmeet.spark.backend import SparkBackend
 from watersmeet.spark.checkpoint.checkpoint import Checkpoint
@@ -97,7 +97,7 @@ def plan(
 ) -> Plan:
     """Plan a join without running it; takes what :func:`join` takes."""
     _check_streams(streams)
-    asked = Asked(
+    asked = JoinCall(
         on=on,
         within=within,
         how=how,

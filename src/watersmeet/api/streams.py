@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from watersmeet import durations
 from watersmeet.errors import PredicateError, did_you_mean
-from watersmeet.plan.calls import as_in
 from watersmeet.plan.naming import listed
+from watersmeet.plan.signatures import as_in
 from watersmeet.plan.streams import check_name, with_time
 from watersmeet.spark.query.inputs import check_punctuation, describe
 from watersmeet.spec.predicate import PredicateFunction

@@ -14,11 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from watersmeet.rows.columns import Bools, Ints
-
-Positions = npt.NDArray[np.integer]
+from watersmeet.rows.columns import Bools, Ints, Positions
 
 
 @dataclass(frozen=True)

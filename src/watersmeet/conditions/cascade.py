@@ -1,8 +1,8 @@
 """Several predicates, one after the other: those first that reject most for their cost.
 
-**Rule.** A predicate that costs c for a pair and holds for the share s of them has the rank
-(s - 1) / c. Applied in ascending order of their ranks, predicates cost least in all; the result is
-the same in any order. Costs and shares are measured as pairs are compared. A predicate that has not
+**Rule.** A predicate that costs c for a pair and holds for the share s of them has the precedence
+(s - 1) / c. Applied in ascending order of it, predicates cost least in all; the result is the same
+in any order. Costs and shares are measured as pairs are compared. A predicate that has not
 been measured yet is tried on a few pairs first.
 """
 
@@ -27,7 +27,7 @@ Holding = Callable[[int, Positions | None], Positions]
 
 
 @dataclass
-class Measured:
+class PredicateStatistics:
     """How many pairs a predicate has compared, for how many it held, and the seconds that it
     took; what is older may count less."""
 
@@ -41,11 +41,12 @@ class Measured:
         return self.passed / self.pairs if self.pairs else None
 
     @property
-    def rank(self) -> float:
+    def precedence(self) -> float:
         """The lower, the sooner it is to be applied.
 
-        >>> cheap, selective = Measured(100, 50, 0.001), Measured(100, 1, 0.01)
-        >>> cheap.rank < selective.rank
+        >>> cheap = PredicateStatistics(pairs=100, passed=50, seconds=0.001)
+        >>> selective = PredicateStatistics(pairs=100, passed=1, seconds=0.01)
+        >>> cheap.precedence < selective.precedence
         True
         """
         if not self.pairs:
@@ -68,7 +69,7 @@ class Cascade:
     """Applies predicates, known by their numbers, and measures them. ``seconds`` is what each has
     taken here."""
 
-    def __init__(self, measured: Sequence[Measured]) -> None:
+    def __init__(self, measured: Sequence[PredicateStatistics]) -> None:
         self._measured = measured
         self.seconds = [0.0] * len(measured)
 
@@ -89,7 +90,7 @@ class Cascade:
     def _filtered(
         self, due: Sequence[int], left: Positions | None, count: int, holding: Holding
     ) -> Positions:
-        for number in sorted(due, key=lambda number: self._measured[number].rank):
+        for number in sorted(due, key=lambda number: self._measured[number].precedence):
             began = time.perf_counter()
             holds = holding(number, left)
             self.measure(number, count, len(holds), began)

@@ -49,7 +49,7 @@ class Conditions:
                 read.update(overlap.span(stream).columns)
         return read
 
-    def asked_alone(self, stream: int) -> list[tuple[int, SqlPredicate]]:
+    def row_filters(self, stream: int) -> list[tuple[int, SqlPredicate]]:
         """The predicates that say which rows of a stream can match at all: those in SQL over no
         other stream. They are asked of rows, not of pairs. (A function may take long, and a row
         that is searched for may be in no pair.)"""
@@ -63,7 +63,7 @@ class Conditions:
         """The predicates to apply, and the overlaps to search by, when rows of some streams meet a
         row of one more: those that compare only these, and were not applied before."""
         before, together = frozenset(met), frozenset((*met, stream))
-        alone = {number for each in together for number, _ in self.asked_alone(each)}
+        alone = {number for each in together for number, _ in self.row_filters(each)}
         numbers = [
             number
             for number, streams in enumerate(self.streams)

@@ -16,7 +16,6 @@ import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -24,7 +23,7 @@ import numpy as np
 _ColumnOf = tuple[int, str]
 
 #: What computes the value of each symbol's parts.
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
+_FUNCTIONS: dict[str, Callable[..., np.ndarray]] = {
     "+": np.add,
     "-": np.subtract,
     "*": np.multiply,
@@ -93,13 +92,14 @@ class Formula:
         both = frozenset.union if self.symbol == "and" else frozenset.intersection
         return both(*found)
 
-    def value(self, of: Mapping[_ColumnOf, Any]) -> Any:
+    def value(self, of: Mapping[_ColumnOf, np.ndarray]) -> np.ndarray:
         """Its value, of those of its columns, whose shapes are made to fit one another."""
-        parts = []
+        parts: list[np.ndarray | float] = []
         for part in self.parts:
             if isinstance(part, Formula):
-                part = part.value(of)
-            parts.append(of[part] if isinstance(part, tuple) else part)
+                parts.append(part.value(of))
+            else:
+                parts.append(of[part] if isinstance(part, tuple) else part)
         return _FUNCTIONS[self.symbol](*parts)
 
     def largest(self, of: Mapping[_ColumnOf, float]) -> float:

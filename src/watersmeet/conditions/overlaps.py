@@ -22,7 +22,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import zip_longest
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -30,7 +29,7 @@ import pyarrow as pa
 
 from watersmeet.conditions.bounds import Bounds
 from watersmeet.conditions.predicate import input_name
-from watersmeet.rows.columns import Bools
+from watersmeet.rows.columns import Bools, Ints
 
 _LEAST = -(2**63)
 
@@ -112,14 +111,16 @@ class Span:
         table = pa.Table.from_arrays(list(columns), names)
         frame = pl.DataFrame(pl.from_arrow(table, rechunk=False))
         if self.point is not None:
-            return Bounds.points(*_numbers(frame, self.low))
+            points, known = _numbers(frame, self.low)
+            assert points is not None, "a point is computed"
+            return Bounds.points(points, known)
         low, has_low = _numbers(frame, self.low)
         high, has_high = _numbers(frame, self.high)
         masks = [mask for mask in (has_low, has_high) if mask is not None]
         return Bounds(low, high, np.logical_and.reduce(masks) if masks else None)
 
 
-def _numbers(frame: pl.DataFrame, rank: Rank | None) -> tuple[Any, Bools | None]:
+def _numbers(frame: pl.DataFrame, rank: Rank | None) -> tuple[Ints | None, Bools | None]:
     """The numbers of rows, and which rows have one; None: all have. No rank, no numbers."""
     if rank is None:
         return None, None

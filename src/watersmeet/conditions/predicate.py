@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from watersmeet.conditions.cascade import Cascade, Measured
+from watersmeet.conditions.cascade import Cascade, PredicateStatistics
 from watersmeet.conditions.formula import Formula
 from watersmeet.errors import PredicateFunctionError
 from watersmeet.rows.columns import Bools, Positions
@@ -125,13 +125,15 @@ class AllOf:
     """
 
     predicates: tuple[Predicate, ...]
-    measured: list[Measured] = field(default_factory=list, init=False, compare=False, repr=False)
+    measured: list[PredicateStatistics] = field(
+        default_factory=list, init=False, compare=False, repr=False
+    )
     forgets = False
     formula = None
     cost = None
 
     def __post_init__(self) -> None:
-        self.measured.extend(Measured() for _ in self.predicates)
+        self.measured.extend(PredicateStatistics() for _ in self.predicates)
 
     @property
     def text(self) -> str:
@@ -174,7 +176,7 @@ class FunctionPredicate:
 
     text: str
     columns: tuple[tuple[int, str], ...]
-    function: Callable[..., Any]
+    function: Callable[..., object]
     sides: tuple[int, ...]
     cost: float | None = None
     forgets = False

@@ -47,7 +47,7 @@ _ENOUGH = 0.03
 #: Elsewhere the clock of a process has ticks of 15 ms, longer than most of what is measured.
 _clock = time.process_time if os.name == "posix" else time.perf_counter
 
-Measured = TypeVar("Measured", Weights, SliceWeights)
+AnyWeights = TypeVar("AnyWeights", Weights, SliceWeights)
 
 
 _known: list[Weights] = []
@@ -77,8 +77,8 @@ def forget() -> None:
 
 
 def _read_or_measured(
-    folder: str | None, kind: Callable[..., Measured], measure: Callable[[], Measured]
-) -> Measured:
+    folder: str | None, kind: Callable[..., AnyWeights], measure: Callable[[], AnyWeights]
+) -> AnyWeights:
     if folder is None:
         return measure()
     name = "weights" if kind is Weights else "slice-weights"

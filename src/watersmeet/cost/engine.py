@@ -1,8 +1,9 @@
 """What a window costs in this engine: vectorised, a micro-batch at a time.
 
-The window paper's model (:mod:`watersmeet.cost.window`) in its form, with the constants of this
-engine and one more that is no longer negligible: the cost of a call. Sorted segments take the
-place of the hash table.
+The model of the window paper (:mod:`watersmeet.cost.window`), its section 3, with the constants of
+this engine and one more that is no longer negligible: the cost of a call. Sorted segments take the
+place of the hash table. As in the paper, a join has two *directions*, each costed alone: "A to B"
+is what it takes for A's new rows to probe B's window, and to keep B's window.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class Direction:
         )
 
 
-def expected(
+def expected_directions(
     rates: Sequence[float | None],
     keys: Sequence[float | None],
     seconds: Sequence[float | None],
@@ -91,7 +92,7 @@ def expected(
     return directions
 
 
-def keeping_indexed(d: Direction, w: Weights) -> float:
+def indexed_cost(d: Direction, w: Weights) -> float:
     """Nanoseconds a micro-batch, A to B, for a window of sorted segments.
 
     As equation 3, but: a batch is sorted at once, and leaves with its segment, so that
@@ -104,7 +105,7 @@ def keeping_indexed(d: Direction, w: Weights) -> float:
     return upkeep + d.probing * segments * probe
 
 
-def keeping_plain(d: Direction, w: Weights) -> float:
+def plain_cost(d: Direction, w: Weights) -> float:
     """Nanoseconds a micro-batch, A to B, for a window without an index.
 
     As equation 2, but: all new rows of a batch share one scan of the window, so that the

@@ -30,7 +30,7 @@ class Link:
 
 
 @dataclass(frozen=True)
-class Crossing:
+class CrossProduct:
     """New rows of ``driver`` meet ``stream``, although no condition connects it with the streams
     that they have met before: so many ``pairs`` a second."""
 
@@ -77,17 +77,17 @@ class Streams:
             shares.append(self._combinations(driver, met) / pairs if pairs else 0.0)
         return tuple(windows), tuple(shares)
 
-    def crossings(self, order: Sequence[int]) -> Iterator[Crossing]:
+    def cross_products(self, order: Sequence[int]) -> Iterator[CrossProduct]:
         """The cross products that an order makes."""
         for place, stream in enumerate(order):
             for driver, met in self._drivers(frozenset(order[:place]), stream):
                 if not self._connected(met, stream):
                     pairs = self._combinations(driver, met) * self.stored[stream]
-                    yield Crossing(driver, stream, pairs)
+                    yield CrossProduct(driver, stream, pairs)
 
-    def best_order(self, *, crossing: bool = False) -> tuple[int, ...]:
+    def best_order(self, *, cross_products: bool = False) -> tuple[int, ...]:
         """The order that makes fewest partial results, of those with fewest cross products; or,
-        if ``crossing`` is no matter, of all."""
+        if ``cross_products`` do not matter, of all."""
         everything = frozenset(range(len(self.rates)))
         best: dict[frozenset[int], tuple[tuple[float, float], tuple[int, ...]]] = {
             frozenset(): ((0.0, 0.0), ())
@@ -97,7 +97,7 @@ class Streams:
             for met in [known for known in best if len(known) == size]:
                 (crosses, made), order = best[met]
                 for stream in sorted(everything - met):
-                    count = 0 if crossing else self._crosses(met, stream)
+                    count = 0 if cross_products else self._crosses(met, stream)
                     cost = crosses + count, made + self._added(met, stream)
                     following = met | {stream}
                     if following not in best or cost < best[following][0]:

@@ -21,10 +21,9 @@ the step before times the next window. Pairs are counted here.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from operator import mul
 
 
@@ -82,28 +81,6 @@ def sliced(
     return centralized(windows, selectivities, times) + times.T_s * N * sent
 
 
-def service_rate(workload: float) -> float:
-    """μ: rows a second, one being done every ``workload`` seconds. Equation 3.
-
-    >>> service_rate(0.25)
-    4.0
-    """
-    return 1 / workload
-
-
-def output_rate(
-    windows: Sequence[float], selectivities: Sequence[float], times: Times, N: float
-) -> float:
-    """O_PSP / O_S: how many times the output of a single node. Equation 4.
-
-    >>> times = Times(T_j=0.001, T_s=0.0005, T_n=0)
-    >>> [round(output_rate([500, 500], [0.01, 0.01], times, N), 2) for N in (1, 2, 10)]
-    [1.0, 2.0, 9.9]
-    """
-    alone = centralized(windows, selectivities, times)
-    return N * alone / sliced(windows, selectivities, times, N)
-
-
 def latency(
     windows: Sequence[float], selectivities: Sequence[float], times: Times, N: float
 ) -> float:
@@ -119,46 +96,6 @@ def latency(
     return (N - 1) / 2 * times.T_n + max(work, M * N * times.T_n)
 
 
-def shortest_latency(
-    windows: Sequence[float], selectivities: Sequence[float], times: Times, most: int
-) -> int:
-    """The number of nodes, at most so many, with the shortest latency (section 5.2).
-
-    The paper solves for real N; there are few whole ones, so all are tried.
-
-    >>> times = Times(T_j=0.001, T_s=0.0005, T_n=0.01)
-    >>> shortest_latency([500, 500], [0.01, 0.01], times, most=20)
-    10
-    """
-    return min(range(1, most + 1), key=lambda nodes: latency(windows, selectivities, times, nodes))
-
-
-def highest_output(
-    windows: Sequence[float],
-    selectivities: Sequence[float],
-    times: Times,
-    most: int,
-    *,
-    gain: float = 0.05,
-) -> int:
-    """The number of nodes for output. It grows with every node (section 5.2), but less and
-    less: the first number is taken from which on one more node adds less than ``gain`` of what
-    a node alone gives.
-
-    >>> cheap = Times(T_j=1e-6, T_s=1e-3, T_n=0)
-    >>> highest_output([500], [0.01], cheap, most=20)
-    3
-    >>> costly = Times(T_j=1e-3, T_s=1e-4, T_n=0)
-    >>> highest_output([500], [0.01], costly, most=20)
-    20
-    """
-    rates = [output_rate(windows, selectivities, times, nodes) for nodes in range(1, most + 1)]
-    for nodes, (before, after) in enumerate(pairwise(rates), start=1):
-        if after - before < gain * rates[0]:
-            return nodes
-    return most
-
-
 def bandwidth(tuple_size: float, T_j: float, windows: Sequence[float], N: float) -> float:
     """Bytes a second that a node must receive so that it never waits for rows: a row must
     arrive while the one before is compared with the smallest slice. Equation 6.
@@ -167,29 +104,3 @@ def bandwidth(tuple_size: float, T_j: float, windows: Sequence[float], N: float)
     1200000.0
     """
     return tuple_size / (T_j * min(windows) / N)
-
-
-def by_weight(windows: Sequence[float], selectivities: Sequence[float]) -> list[int]:
-    """Streams in the order in which section 5.4 decides about them: those that add least to
-    the cost first, ``selectivities[i]`` being the mean over the streams that i is compared with.
-
-    >>> by_weight([100, 10, 1000], [0.1, 0.1, 0.001])
-    [1, 2, 0]
-    """
-    weights = [window * share for window, share in zip(windows, selectivities, strict=True)]
-    return sorted(range(len(weights)), key=lambda stream: (weights[stream], stream))
-
-
-def cheapest_first(costs: Sequence[float], selectivities: Sequence[float]) -> list[int]:
-    """The order in which predicates that all must hold are evaluated: by what a second of each
-    rejects. A predicate that costs nothing comes first.
-
-    >>> cheapest_first(costs=[1e-6, 50e-6, 1e-6], selectivities=[0.9, 0.01, 0.1])
-    [2, 0, 1]
-    """
-
-    def rank(number: int) -> float:
-        rejected = 1 - selectivities[number]
-        return rejected / costs[number] if costs[number] > 0 else math.inf
-
-    return sorted(range(len(costs)), key=lambda number: (-rank(number), number))

@@ -42,7 +42,7 @@ class SliceWeights:
 
 
 @dataclass(frozen=True)
-class Driver:
+class DriverLoad:
     """New rows of a stream, ``rate`` a second: the rows in each of the windows that they probe, and
     the share of them that matches."""
 
@@ -57,14 +57,14 @@ class SliceModel:
     sent.
 
     >>> times = Times(T_j=1e-6, T_s=1e-4, T_n=1e-4)
-    >>> model = SliceModel((Driver(10, (500,), (0.01,)), Driver(10, (500,), (0.01,))), times, 60)
+    >>> model = SliceModel((DriverLoad(10, (500,), (0.01,)),) * 2, times, 60)
     >>> [round(model.output(N), 2) for N in (1, 2, 4, 8)]
     [1.0, 1.71, 2.67, 3.69]
     >>> model.best("throughput", most=8), model.best("early", most=8)
     (8, 2)
     """
 
-    drivers: tuple[Driver, ...]
+    drivers: tuple[DriverLoad, ...]
     times: Times
     row_bytes: float
 
@@ -86,7 +86,7 @@ class SliceModel:
             T_n=weights.step / 1e9 / max(1.0, sum(streams.rates)),
         )
         drivers = tuple(
-            Driver(rate, *streams.steps(driver, order))
+            DriverLoad(rate, *streams.steps(driver, order))
             for driver, rate in enumerate(streams.rates)
             if rate
         )
@@ -129,7 +129,7 @@ class SliceModel:
         clearly better.
 
         >>> times = Times(T_j=1e-6, T_s=1e-4, T_n=1e-4)
-        >>> model = SliceModel((Driver(10, (500,), (0.01,)),), times, 60)
+        >>> model = SliceModel((DriverLoad(10, (500,), (0.01,)),), times, 60)
         >>> model.usual("throughput", most=64), model.usual("early", most=64)
         (64, 2)
         """
@@ -144,12 +144,12 @@ class SliceModel:
             return self.latency(before) / self.latency(after)
         return self.output(after) / self.output(before)
 
-    def _mean(self, figure: Callable[[Driver], float]) -> float:
+    def _mean(self, figure: Callable[[DriverLoad], float]) -> float:
         total = sum(driver.rate for driver in self.drivers)
         return sum(driver.rate * figure(driver) for driver in self.drivers) / total
 
 
-def comparing(
+def compare_seconds(
     compare: float, costs: Sequence[float], *, searched: int = 0, share: float = UNKNOWN_SELECTIVITY
 ) -> float:
     """T_j as it is assumed before anything is measured: seconds to compare a new row with a stored
@@ -157,9 +157,9 @@ def comparing(
     which each sees what the cheaper ones let through; by ``searched`` of the conditions rows are
     searched. Each of all these lets ``share`` through.
 
-    >>> comparing(1e-8, []), round(comparing(1e-8, [50e-6, 1e-6]), 9)
+    >>> compare_seconds(1e-8, []), round(compare_seconds(1e-8, [50e-6, 1e-6]), 9)
     (1e-08, 6e-06)
-    >>> round(comparing(1e-8, [50e-6], searched=1), 9)
+    >>> round(compare_seconds(1e-8, [50e-6], searched=1), 9)
     5e-06
     """
     functions = sum(cost * share**number for number, cost in enumerate(sorted(costs)))

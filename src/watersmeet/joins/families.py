@@ -8,8 +8,8 @@ from watersmeet.joins.enrich.family import ENRICH
 from watersmeet.joins.equi.family import EQUI
 from watersmeet.joins.family import Family, JoinPlan
 from watersmeet.joins.ring.family import RING
-from watersmeet.plan.asked import Asked
 from watersmeet.plan.backend import Backend
+from watersmeet.plan.call import JoinCall
 from watersmeet.plan.where.matching import read_where
 from watersmeet.spec.stream import StreamSpec
 
@@ -17,7 +17,7 @@ from watersmeet.spec.stream import StreamSpec
 FAMILIES: list[Family] = [EQUI, RING, ENRICH]
 
 
-def plan_join(streams: Sequence[StreamSpec], backend: Backend, asked: Asked) -> JoinPlan:
+def plan_join(streams: Sequence[StreamSpec], backend: Backend, asked: JoinCall) -> JoinPlan:
     """Plan a join of streams for a backend."""
     matching = read_where(
         streams,

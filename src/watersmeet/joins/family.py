@@ -19,8 +19,8 @@ from watersmeet.joins.chain import Chain
 from watersmeet.joins.metrics import StepMetrics
 from watersmeet.joins.operator import StreamCounters
 from watersmeet.joins.policy import Policy
-from watersmeet.plan.asked import Asked
 from watersmeet.plan.backend import Backend
+from watersmeet.plan.call import JoinCall
 from watersmeet.plan.crowding import crowding
 from watersmeet.plan.explain.tree import Node
 from watersmeet.plan.where.matching import Matching
@@ -80,5 +80,5 @@ class Family:
     name: str
     metrics: type[StepMetrics]
     streams: type[StreamCounters]
-    takes: Callable[[Asked, Matching], bool] = lambda asked, matching: False
-    plan: Callable[[Sequence[StreamSpec], Backend, Asked, Matching], JoinPlan] | None = None
+    takes: Callable[[JoinCall, Matching], bool] = lambda asked, matching: False
+    plan: Callable[[Sequence[StreamSpec], Backend, JoinCall, Matching], JoinPlan] | None = None

@@ -14,7 +14,7 @@ import numpy as np
 from watersmeet.errors import OverBudgetError
 from watersmeet.joins.operator import Counters, Largest
 from watersmeet.rows.columns import Bools, Ints, Positions
-from watersmeet.rows.dealing import ranks
+from watersmeet.rows.groups import equal_before
 from watersmeet.spec.budget import ShardBudget
 
 
@@ -53,7 +53,7 @@ class FanOut(ABC):
         if not len(rows):
             return allowed
         if self._limit is not None:
-            allowed = self._made[rows] + ranks(rows) < self._limit
+            allowed = self._made[rows] + equal_before(rows) < self._limit
             if not allowed.all():
                 self._exceed(rows[~allowed])
                 rows = rows[allowed]

@@ -9,12 +9,12 @@ from watersmeet.errors import PlanError, StrategyError, StreamNameError, did_you
 from watersmeet.spec.stream import TABLE_NAME, StreamSpec
 from watersmeet.spec.tuning import Tuning
 
-Value = TypeVar("Value")
+Given = TypeVar("Given")
 
 
 def by_stream(
-    streams: Sequence[StreamSpec], given: Mapping[str, Value], *, argument: str
-) -> list[Value]:
+    streams: Sequence[StreamSpec], given: Mapping[str, Given], *, argument: str
+) -> list[Given]:
     """The dict's values in the order of the streams, once it names each of them exactly."""
     names = [stream.name for stream in streams]
     for name in given:

@@ -30,7 +30,7 @@ def checked_budget(
         raise BudgetError("budget: it is for streams; a batch run takes what it needs.")
     _check_rate(streams, budget)
     _check_fanout(budget)
-    if budget.overflow == "shed" and how.needs_proof:
+    if budget.overflow == "shed" and how.emits_unmatched:
         raise BudgetError(
             f"budget: overflow='shed' with how={how.name!r} would call rows unmatched only because "
             "their match was shed. Give overflow='spill' or 'fail', or an inner or semi join."

@@ -85,9 +85,9 @@ def _check_timed(streams: Sequence[StreamSpec], given: str) -> None:
 
 def suggested(spec: WindowedSpec) -> str:
     """Whose time every result has, to name it as ``event_time``."""
-    if spec.how.keeps_first and spec.how.keeps_others:
+    if spec.how.preserves_first and spec.how.preserves_others:
         return GREATEST
-    return spec.streams[-1 if spec.how.keeps_others else 0].name
+    return spec.streams[-1 if spec.how.preserves_others else 0].name
 
 
 def unmatched_without_time(spec: WindowedSpec) -> str | None:

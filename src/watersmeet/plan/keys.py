@@ -10,8 +10,6 @@ from watersmeet.plan.naming import resolve
 from watersmeet.plan.types import check_key_type, common_type
 from watersmeet.spec.stream import StreamSpec
 
-Keys = str | Sequence[str]
-
 
 def resolved_keys(streams: Sequence[StreamSpec], on: object) -> tuple[tuple[str, ...], ...]:
     """The real names of each stream's key columns, aligned over the streams."""

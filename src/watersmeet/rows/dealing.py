@@ -1,4 +1,4 @@
-"""Dealing rows by count: rows of equal content get codes of their own.
+"""Dealer rows by count: rows of equal content get codes of their own.
 
 A row without a key goes by its code, which is a hash of its content. Rows of equal content would
 all go to one shard, however many they are. So they are dealt, one shard after the other:
@@ -22,50 +22,51 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.rows.codes import content_hash
-from watersmeet.rows.columns import CODE, Ints, Positions, codes_of
+from watersmeet.rows.columns import CODE, Ints, codes_of
+from watersmeet.rows.groups import groups
 from watersmeet.rows.shard import further
 
 
-class Dealing:
+class Dealer:
     """Deals the rows of one task, which come in any number of batches.
 
     >>> rows = pa.RecordBatch.from_pydict({CODE: [7, 7, 7, 9], "n": [1, 1, 1, 3]})
-    >>> dealing = Dealing()
+    >>> dealing = Dealer()
     >>> codes = [code for _ in range(2) for code in dealing.dealt(rows).column(CODE).to_pylist()]
     >>> codes[0], codes[3], len(set(codes))
     (7, 9, 8)
     """
 
     def __init__(self) -> None:
-        self._tallies: list[Tally] = []
+        self._counts: list[ContentCounts] = []
 
     def dealt(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows, with codes by which they are dealt."""
         if not len(rows):
             return rows
         contents: Ints = content_hash(rows).to_numpy()
-        order, first, counts = alike(contents)
-        new = Tally(contents[order[first]], counts)
+        order, first, counts = groups(contents)
+        new = ContentCounts(contents[order[first]], counts)
         # In order, they are found faster: neighbours are in the same places.
         before = np.zeros_like(counts)
-        for tally in self._tallies:
-            before += tally.of(new.contents)
+        for counted in self._counts:
+            before += counted.of(new.contents)
         numbers = np.empty(len(rows), dtype=np.int64)
         numbers[order] = np.arange(len(rows)) + np.repeat(before - first, counts)
         codes = further(codes_of(rows), numbers)
         self._remember(new)
         return rows.set_column(rows.schema.get_field_index(CODE), CODE, pa.array(codes))
 
-    def _remember(self, new: Tally) -> None:
-        """Add a tally. Where one is not twice as long as the next, they become one: so there are
+    def _remember(self, new: ContentCounts) -> None:
+        """Add counts. Where some are not twice as long as the next, they become one: so there are
         few of them, and each content is merged a few times, however many batches come."""
-        while self._tallies and len(self._tallies[-1]) < 2 * len(new):
-            new = self._tallies.pop().merged(new)
-        self._tallies.append(new)
+        while self._counts and len(self._counts[-1]) < 2 * len(new):
+            new = self._counts.pop().merged(new)
+        self._counts.append(new)
 
 
 @dataclass(frozen=True)
-class Tally:
+class ContentCounts:
     """How many rows of each content there are. The contents are in order."""
 
     contents: Ints
@@ -77,40 +78,14 @@ class Tally:
         found: Ints = np.where(self.contents[places] == contents, self.counts[places], 0)
         return found
 
-    def merged(self, other: Tally) -> Tally:
+    def merged(self, other: ContentCounts) -> ContentCounts:
         """Both together."""
         together = np.concatenate([self.contents, other.contents])
         order = np.argsort(together, kind="stable")  # which merges what is in order
         ordered = together[order]
         first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
         counts = np.concatenate([self.counts, other.counts])[order]
-        return Tally(ordered[first], np.add.reduceat(counts, first))
+        return ContentCounts(ordered[first], np.add.reduceat(counts, first))
 
     def __len__(self) -> int:
         return len(self.contents)
-
-
-def ranks(values: Ints | Positions) -> Ints:
-    """For each value, how many equal ones come before it.
-
-    >>> ranks(np.array([7, 5, 7, 7])).tolist()
-    [0, 0, 1, 2]
-    """
-    order, first, counts = alike(values, stable=True)
-    found = np.empty(len(values), dtype=np.int64)
-    found[order] = np.arange(len(values)) - np.repeat(first, counts)
-    return found
-
-
-def alike(values: Ints | Positions, *, stable: bool = False) -> tuple[Positions, Ints, Ints]:
-    """The positions of values in their order, where in it each different one begins, and how often
-    it comes. Equal ones stay as they are if the order is to be ``stable``, which takes four times
-    as long.
-
-    >>> [each.tolist() for each in alike(np.array([7, 5, 7]), stable=True)]
-    [[1, 0, 2], [0, 1], [1, 2]]
-    """
-    order = np.argsort(values, kind="stable" if stable else None)
-    ordered = values[order]
-    first = np.flatnonzero(np.append(len(values) > 0, ordered[1:] != ordered[:-1]))
-    return order, first, np.diff(first, append=len(values))

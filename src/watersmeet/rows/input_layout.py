@@ -36,7 +36,7 @@ class InputLayout:
         return self.read(rows.select([stored]).take(pa.array(positions)), column)
 
 
-def keyed_rows(spec: JoinSpec, read: Iterable[tuple[int, str]] = ()) -> list[RowLayout]:
+def keyed_layouts(spec: JoinSpec, read: Iterable[tuple[int, str]] = ()) -> list[RowLayout]:
     """How the rows of each input of a join by key are stored. Of some inputs, by position, columns
     are ``read`` by conditions."""
     read = [*read]
@@ -45,13 +45,13 @@ def keyed_rows(spec: JoinSpec, read: Iterable[tuple[int, str]] = ()) -> list[Row
             stream,
             spec.keys[i],
             spec.key_types,
-            needed=needed(spec, i, (c for n, c in read if n == i)),
+            needed=needed_columns(spec, i, (c for n, c in read if n == i)),
         )
         for i, stream in enumerate(spec.streams)
     ]
 
 
-def needed(spec: JoinSpec, position: int, read: Iterable[str]) -> set[str]:
+def needed_columns(spec: JoinSpec, position: int, read: Iterable[str]) -> set[str]:
     """The columns of an input that are stored: those that the result needs, or that conditions
     ``read``."""
     output = {column.column for column in spec.output if column.stream == position}

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from watersmeet.rows.codes import from_code
 from watersmeet.rows.columns import CODE, TIME, Positions, key_name
 from watersmeet.rows.layout import RowLayout
-from watersmeet.rows.widths import row_bytes, runs
+from watersmeet.rows.widths import cuts, row_bytes
 from watersmeet.spec.output import IS_PUNCTUATION, OutputColumn
 
 Side = tuple[pa.RecordBatch, Positions]
@@ -30,7 +30,7 @@ _POSITIONS = 16
 
 
 @dataclass(frozen=True)
-class Source:
+class ColumnSource:
     """Where a column of the result comes from: a key (from whichever side has
     the row), a stored column of one stream, whether it is a punctuation, or, with none of
     these, the event time."""
@@ -41,17 +41,21 @@ class Source:
     punctuation: bool = False
 
 
-def sources(output: Sequence[OutputColumn], layouts: Sequence[RowLayout]) -> tuple[Source, ...]:
+def sources(
+    output: Sequence[OutputColumn], layouts: Sequence[RowLayout]
+) -> tuple[ColumnSource, ...]:
     """Where the columns of a result are found among stored rows."""
 
-    def source(column: OutputColumn) -> Source:
+    def source(column: OutputColumn) -> ColumnSource:
         if column.key is not None:
-            return Source(key=column.key)
+            return ColumnSource(key=column.key)
         if column.stream is None:
-            return Source(punctuation=column.name == IS_PUNCTUATION)
+            return ColumnSource(punctuation=column.name == IS_PUNCTUATION)
         if column.column is None:
-            return Source(stream=column.stream, stored=TIME)
-        return Source(stream=column.stream, stored=layouts[column.stream].stored[column.column])
+            return ColumnSource(stream=column.stream, stored=TIME)
+        return ColumnSource(
+            stream=column.stream, stored=layouts[column.stream].stored[column.column]
+        )
 
     return tuple(source(column) for column in output)
 
@@ -63,7 +67,7 @@ class Output:
     budget says so."""
 
     schema: pa.Schema
-    sources: tuple[Source, ...]
+    sources: tuple[ColumnSource, ...]
     exact: bool
     limit: int | None = None
 
@@ -111,8 +115,8 @@ class Output:
         """A bounded number of combinations, cut by the bytes that they take."""
         count = len(next(iter(sides.values()))[1])
         widths = sum(row_bytes(rows, positions) for rows, positions in sides.values())
-        for run in runs(widths, count, self.piece_bytes):
-            yield sides if run.stop - run.start == count else _part(sides, run)
+        for cut in cuts(widths, count, self.piece_bytes):
+            yield sides if cut.stop - cut.start == count else _part(sides, cut)
 
     def _build(self, sides: dict[int, Side], count: int, *, punctuation: bool) -> pa.RecordBatch:
         holder = next(iter(sides))
@@ -127,7 +131,7 @@ class Output:
         def take(stream: int, stored: str) -> pa.Array:
             return taken[stream].column(stored)
 
-        def column(source: Source, target: pa.DataType) -> pa.Array:
+        def column(source: ColumnSource, target: pa.DataType) -> pa.Array:
             if source.key is not None:
                 if self.exact:
                     return from_code(take(holder, CODE), target)

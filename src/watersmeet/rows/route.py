@@ -34,13 +34,13 @@ from watersmeet.rows.columns import CODE, HOME, PUNCTUATION, Ints, codes_or_zero
 from watersmeet.rows.shard import shard_numbers
 
 #: A shard's number, and rows for it.
-Dealt = tuple[int, pa.RecordBatch]
+ShardRows = tuple[int, pa.RecordBatch]
 
 
 class Route(Protocol):
     """Where rows go."""
 
-    def deal(self, rows: pa.RecordBatch, shards: int) -> Iterator[Dealt]:
+    def deal(self, rows: pa.RecordBatch, shards: int) -> Iterator[ShardRows]:
         """The rows for each shard; a shard may come several times, or not at all."""
 
 
@@ -50,7 +50,7 @@ class Everywhere:
 
     reach: int | None = None
 
-    def deal(self, rows: pa.RecordBatch, shards: int) -> Iterator[Dealt]:
+    def deal(self, rows: pa.RecordBatch, shards: int) -> Iterator[ShardRows]:
         for number in range(_first(self.reach, shards)):
             yield number, rows
 
@@ -59,7 +59,7 @@ class Everywhere:
 class First:
     """Every row goes to the first shard."""
 
-    def deal(self, rows: pa.RecordBatch, shards: int) -> Iterator[Dealt]:
+    def deal(self, rows: pa.RecordBatch, shards: int) -> Iterator[ShardRows]:
         yield 0, rows
 
 
@@ -69,7 +69,7 @@ class Home:
 
     slices: int | None = None
 
-    def deal(self, rows: pa.RecordBatch, shards: int) -> Iterator[Dealt]:
+    def deal(self, rows: pa.RecordBatch, shards: int) -> Iterator[ShardRows]:
         yield from _dealt(
             rows, shard_numbers(rows.column(CODE), _first(self.slices, shards)), shards
         )
@@ -79,7 +79,7 @@ class Home:
 class ByKey:
     """A row goes to the shard of its key; a punctuation of more than one key to all of them."""
 
-    def deal(self, rows: pa.RecordBatch, shards: int) -> Iterator[Dealt]:
+    def deal(self, rows: pa.RecordBatch, shards: int) -> Iterator[ShardRows]:
         if shards == 1:
             yield 0, rows
             return
@@ -98,7 +98,7 @@ class StoredInOne:
     reach: int | None = None
     home_only: tuple[str, ...] = ()
 
-    def deal(self, rows: pa.RecordBatch, shards: int) -> Iterator[Dealt]:
+    def deal(self, rows: pa.RecordBatch, shards: int) -> Iterator[ShardRows]:
         numbers = _numbers(rows, _first(self.slices, shards))
         for number in range(_first(self.reach, shards)):
             home = numbers == number
@@ -110,10 +110,10 @@ class StoredInOne:
             yield number, _at_home(_without(visitors, self.home_only), home=False)
 
 
-def reaching(route: Route, least: int) -> Route:
+def with_reach(route: Route, least: int) -> Route:
     """The same route, to so many shards at least, if it does not lead to one only.
 
-    >>> reaching(Everywhere(2), 4), reaching(Everywhere(), 4), reaching(First(), 4)
+    >>> with_reach(Everywhere(2), 4), with_reach(Everywhere(), 4), with_reach(First(), 4)
     (Everywhere(reach=4), Everywhere(reach=None), First())
     """
     if isinstance(route, Everywhere | StoredInOne) and route.reach is not None:
@@ -121,10 +121,10 @@ def reaching(route: Route, least: int) -> Route:
     return route
 
 
-def dealing(route: Route, slices: int | None) -> Route:
+def with_slices(route: Route, slices: int | None) -> Route:
     """The same route, with other slices, if it has any and others are asked for.
 
-    >>> dealing(Home(2), 4), dealing(Home(2), None), dealing(First(), 4)
+    >>> with_slices(Home(2), 4), with_slices(Home(2), None), with_slices(First(), 4)
     (Home(slices=4), Home(slices=2), First())
     """
     if slices is not None and isinstance(route, Home | StoredInOne):
@@ -150,7 +150,7 @@ def _without(rows: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
 
 
-def _dealt(rows: pa.RecordBatch, numbers: Ints, shards: int) -> Iterator[Dealt]:
+def _dealt(rows: pa.RecordBatch, numbers: Ints, shards: int) -> Iterator[ShardRows]:
     """The rows of each shard, given each row's."""
     # Sixteen bits make numpy sort by radix: one pass, whatever the number of rows.
     numbers = numbers.astype(np.uint16 if shards <= 1 << 16 else np.int64)

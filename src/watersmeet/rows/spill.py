@@ -1,7 +1,9 @@
-"""Rows that wait until a step has stored all new rows, and then probe them.
+"""What waits in a temporary file, because it is too much for memory.
 
-A step gets its input in chunks, in any order. Rows that are to meet new rows of another stream must
-not probe before the last of those is stored. Few wait in memory; of many, all wait in a file.
+- :class:`Spill`: values, bytes each, that are read back in any order.
+- :class:`WaitingRows`: rows that wait until a step has stored all new rows, and then probe them. A
+  step gets its input in chunks, in any order. Rows that are to meet new rows of another stream must
+  not probe before the last of those is stored. Few wait in memory; of many, all wait in a file.
 """
 
 from __future__ import annotations
@@ -12,9 +14,53 @@ from typing import IO
 
 import pyarrow as pa
 
+from watersmeet.rows.ipc import from_ipc, write_ipc
+
+#: Where a value is: its first byte in the file, and its length.
+Extent = tuple[int, int]
+
+
+class Spill:
+    """Values in a temporary file. The file is made when the first one comes; it has no name, so
+    that nothing is left of it if the process dies.
+
+    >>> spill = Spill()
+    >>> extents = [spill.add(value) for value in (b"one", b"three")]
+    >>> [spill.read(extent) for extent in reversed(extents)]
+    [b'three', b'one']
+    >>> spill.close()
+    """
+
+    def __init__(self) -> None:
+        self._file: IO[bytes] | None = None
+        self._size = 0
+
+    def add(self, value: bytes | pa.Buffer) -> Extent:
+        """Write a value; where it is."""
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(prefix="watersmeet-")  # noqa: SIM115
+        extent = self._size, len(value)
+        self._file.seek(self._size)
+        self._file.write(value)
+        self._size += len(value)
+        return extent
+
+    def read(self, extent: Extent) -> bytes:
+        """The value at an extent."""
+        assert self._file is not None, "an extent is that of a value that was added"
+        start, length = extent
+        self._file.seek(start)
+        return self._file.read(length)
+
+    def close(self) -> None:
+        """Delete the file, if there is one, with all values in it."""
+        if self._file is not None:
+            self._file.close()
+        self._file, self._size = None, 0
+
 
 class WaitingRows:
-    """Batches of one schema, that take at most ``limit`` bytes in memory.
+    """Batches that take at most ``limit`` bytes in memory.
 
     >>> waiting = WaitingRows(limit=20)
     >>> for number in range(3):
@@ -27,8 +73,8 @@ class WaitingRows:
         self._limit = limit
         self._batches: list[pa.RecordBatch] = []
         self._bytes = 0
-        self._file: IO[bytes] | None = None
-        self._writer: pa.RecordBatchStreamWriter | None = None
+        self._spill = Spill()
+        self._extents: list[Extent] = []
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Let rows wait."""
@@ -39,19 +85,16 @@ class WaitingRows:
 
     def leave(self) -> Iterator[pa.RecordBatch]:
         """All rows that wait, in the order in which they came."""
-        if self._file is not None and self._writer is not None:
-            self._writer.close()
-            self._file.seek(0)
-            with self._file, pa.ipc.open_stream(self._file) as reader:
-                yield from reader
-            self._file = self._writer = None
+        extents, self._extents = self._extents, []
+        for extent in extents:
+            yield from_ipc(self._spill.read(extent))
+        self._spill.close()
         batches, self._batches, self._bytes = self._batches, [], 0
         yield from batches
 
     def _write(self) -> None:
-        if self._file is None or self._writer is None:
-            self._file = tempfile.TemporaryFile(prefix="watersmeet-")  # noqa: SIM115
-            self._writer = pa.ipc.new_stream(self._file, self._batches[0].schema)
         for rows in self._batches:
-            self._writer.write_batch(rows)
+            sink = pa.BufferOutputStream()
+            write_ipc(rows, sink)
+            self._extents.append(self._spill.add(sink.getvalue()))
         self._batches, self._bytes = [], 0

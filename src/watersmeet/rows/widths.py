@@ -62,11 +62,11 @@ def range_bytes(rows: pa.RecordBatch, low: Positions, high: Positions) -> Ints:
     return total
 
 
-def runs(widths: Ints | int, count: int, limit: int) -> Iterator[slice]:
+def cuts(widths: Ints | int, count: int, limit: int) -> Iterator[slice]:
     """Neighbours, of ``count`` rows, that take at most ``limit`` bytes together, as many as can
     be; a wider one is alone.
 
-    >>> [(run.start, run.stop) for run in runs(np.array([3, 4, 5, 20, 1]), 5, 12)]
+    >>> [(cut.start, cut.stop) for cut in cuts(np.array([3, 4, 5, 20, 1]), 5, 12)]
     [(0, 3), (3, 4), (4, 5)]
     """
     if isinstance(widths, int):
@@ -91,8 +91,8 @@ def sliced(rows: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:
     if len(rows) and rows.nbytes <= limit:
         yield rows
         return
-    for run in runs(row_bytes(rows, np.arange(len(rows))), len(rows), limit):
-        yield rows.slice(run.start, run.stop - run.start)
+    for cut in cuts(row_bytes(rows, np.arange(len(rows))), len(rows), limit):
+        yield rows.slice(cut.start, cut.stop - cut.start)
 
 
 def _fixed_bits(kind: pa.DataType) -> int:

@@ -1,4 +1,4 @@
-"""Searching by intervals: which stored rows overlap new ones, in one dimension or several?
+"""NewIntervals by intervals: which stored rows overlap new ones, in one dimension or several?
 
 The cost follows the new rows and what they find, not the number of pairs. Stored rows are
 *prepared* once, and so are new ones, which search several segments of them. They search along the
@@ -57,7 +57,7 @@ class _Axis:
         return Bounds(None, whole.high) if self.ends == "lows" else Bounds(whole.low, None)
 
 
-class Searching:
+class NewIntervals:
     """New rows, ``count`` of them, with their ``bounds``, one for each dimension. What a search
     needs of them is kept for the next."""
 
@@ -81,13 +81,13 @@ class Searching:
         return self._along[axis]
 
 
-class Prepared:
+class StoredIntervals:
     """Stored rows, ``count`` of them, ready to be searched by their ``bounds``, one for each
     dimension. What is made for a search is kept for the next.
 
-    >>> stored = Prepared(3, [Bounds(np.array([0, 5, 7]), np.array([4, 6, 9]))])
+    >>> stored = StoredIntervals(3, [Bounds(np.array([0, 5, 7]), np.array([4, 6, 9]))])
     >>> prices = Bounds.points(np.array([6, 8, 1]))
-    >>> new = Searching(3, [prices])
+    >>> new = NewIntervals(3, [prices])
     >>> [(new.tolist(), old.tolist()) for new, old in stored.search(new, block=10)]
     [([2, 0, 1], [0, 1, 2])]
     """
@@ -105,7 +105,7 @@ class Prepared:
         kept = chain(self._bounds, *self._lines.values(), *self._grids.values())
         return self._rows.nbytes + sum(each.nbytes for each in kept)
 
-    def search(self, new: Searching, block: int) -> Iterator[Pairs]:
+    def search(self, new: NewIntervals, block: int) -> Iterator[Pairs]:
         """The pairs of new rows and stored ones that overlap in every dimension, each once, at most
         ``block`` at a time. Without a dimension, all pairs."""
         assert len(new.bounds) == len(self._bounds), "both sides have the same dimensions"
@@ -121,7 +121,7 @@ class Prepared:
         for new_rows, stored_rows in together(found, block):
             yield rows[new_rows], self._rows[stored_rows]
 
-    def runs(self, new: Searching, *, long: bool) -> Runs | None:
+    def runs(self, new: NewIntervals, *, long: bool) -> Runs | None:
         """The same pairs as runs, if that is what they are: in one dimension, in which places
         decide. ``long``: only if they are long ones."""
         if len(new.bounds) != 1 or not len(new.rows) or not len(self._rows):

@@ -12,12 +12,6 @@ ranges at once. The cost depends on which side is which:
   follows the stored rows, but no index had to be kept. If there are more new rows than
   stored ones, it is cheaper to build an index of the segment, use it, and forget it.
 
-Where many rows search among few, a table replaces the binary search, which takes a hundred
-nanoseconds a row. Searched codes that are close together, as numbered things are, get a table
-with a place for every code from the least to the greatest: four nanoseconds a row. For other
-codes, a filter with one bit set for each searched code first drops almost all rows that cannot
-match, in about a nanosecond a row; the rest look their codes up in a hash table, in ten.
-
 The ranges are emitted in pieces of bounded size: a row that matches millions
 of stored rows is spread over as many pieces as it needs.
 """
@@ -30,22 +24,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from watersmeet.rows.columns import Bools, Ints, codes_of, times_of
+from watersmeet.rows.columns import Ints, codes_of, times_of
+from watersmeet.segments.code_search import may_be_among, starts_of
 from watersmeet.segments.index import Index
 from watersmeet.segments.segment import Segment
 
 #: Rows that search in fewer rows than this need not be sorted: all of it stays near.
 NEAR = 1 << 15
-#: A filter comes first unless the searched rows are more than this many times the searching ones.
-_FILTER_BELOW = 4
-#: The filter has 32 places for each wanted row, and at most 2 ** _FILTER_BITS.
-_FILTER_BITS = 20
-#: A hash table has 8 places for each wanted row. A table with a place for every code has at most
-#: 8 for each searching row. Neither has more than 2 ** _TABLE_BITS.
-_PLACES = 8
-_TABLE_BITS = 21
-#: 2**64 divided by the golden ratio: Fibonacci hashing spreads runs of integers.
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True)
@@ -151,9 +136,10 @@ def search(
     return _search_index(searchers, index, _Bounds(before, after), reach, swapped=False), index
 
 
-def _index_of_some(segment: Segment, wanted: Ints) -> Index:
+def _index_of_some(segment: Segment, targets: Ints) -> Index:
+    """The index of those of a segment's rows that may have one of some codes."""
     codes = codes_of(segment.rows)
-    chosen = np.flatnonzero(_filtered(codes, wanted)) if len(wanted) else np.arange(0)
+    chosen = np.flatnonzero(may_be_among(codes, targets)) if len(targets) else np.arange(0)
     some = Index.of(codes[chosen], times_of(segment.rows)[chosen])
     return Index(some.codes, some.times, chosen[some.order].astype(np.int32))
 
@@ -195,7 +181,7 @@ def _reach(searching: Segment, searched: Segment) -> tuple[int, int]:
 def _search_index(
     searchers: Searchers, index: Index, bounds: _Bounds, reach: tuple[int, int], *, swapped: bool
 ) -> Ranges:
-    found, start = _starts(searchers.codes, index.codes)
+    found, start = starts_of(searchers.codes, index.codes)
     end = _ends(index, start, searchers.codes[found])
     low, high = start, end
     if bounds.before is not None and reach[0] > bounds.before:
@@ -211,63 +197,6 @@ def _search_index(
     return Ranges(rows, low, high, index.order, swapped)
 
 
-def _starts(codes: Ints, wanted: Ints) -> tuple[Ints, Ints]:
-    """Which codes are among the wanted ones, which are sorted, and where those begin there."""
-    chosen = None
-    if len(wanted) <= _FILTER_BELOW * len(codes):
-        span = int(wanted[-1]) - int(wanted[0]) + 1
-        if span <= min(_PLACES * len(codes), 1 << _TABLE_BITS):
-            return _by_address(codes, wanted, span)
-        chosen = np.flatnonzero(_filtered(codes, wanted))
-        codes = codes[chosen]
-    locate = _by_hash_table if len(wanted) <= len(codes) else _by_binary_search
-    found, low = locate(codes, wanted)
-    return found if chosen is None else chosen[found], low
-
-
-def _by_binary_search(codes: Ints, wanted: Ints) -> tuple[Ints, Ints]:
-    """The same, by binary search."""
-    low = np.searchsorted(wanted, codes, side="left")
-    found = np.flatnonzero(wanted[np.minimum(low, len(wanted) - 1)] == codes)
-    return found, low[found]
-
-
-def _by_address(codes: Ints, wanted: Ints, span: int) -> tuple[Ints, Ints]:
-    """The same, by a table of where each code begins, from the least wanted one to the
-    greatest. Its last place is for all other codes."""
-    starts = np.flatnonzero(np.append(True, wanted[1:] != wanted[:-1]))
-    table = np.full(span + 1, -1, dtype=np.int32)
-    table[wanted[starts] - wanted[0]] = starts
-    # Unsigned, what is below the least is far above the greatest.
-    distance = (codes - wanted[0]).view(np.uint64)
-    low = table.take(np.minimum(distance, np.uint64(span)).view(np.int64))
-    found = np.flatnonzero(low >= 0)
-    return found, low[found].astype(np.int64)
-
-
-def _by_hash_table(codes: Ints, wanted: Ints) -> tuple[Ints, Ints]:
-    """The same, by a table of where each wanted code begins, at the place it is hashed to. Of
-    codes that share a place the last is there; the others are searched for."""
-    starts = np.flatnonzero(np.append(True, wanted[1:] != wanted[:-1]))
-    bits = min((_PLACES * len(starts)).bit_length(), _TABLE_BITS)
-    table = np.zeros(1 << bits, dtype=np.int32)
-    places = _place(wanted[starts], bits)
-    table[places] = starts
-    at = _place(codes, bits)
-    low = table.take(at).astype(np.int64)
-    equal = wanted.take(low) == codes
-    displaced = table[places] != starts
-    if displaced.any():
-        shared = np.zeros(1 << bits, dtype=np.bool_)
-        shared[places[displaced]] = True
-        rest = np.flatnonzero(shared.take(at) & ~equal)
-        there = np.searchsorted(wanted, codes[rest], side="left")
-        low[rest] = np.minimum(there, len(wanted) - 1)
-        equal[rest] = wanted[low[rest]] == codes[rest]
-    found = np.flatnonzero(equal)
-    return found, low[found]
-
-
 def _ends(index: Index, low: Ints, codes: Ints) -> Ints:
     """Where the codes end that start at ``low``."""
     if len(codes) < len(index.codes):
@@ -275,22 +204,6 @@ def _ends(index: Index, low: Ints, codes: Ints) -> Ints:
     last = np.flatnonzero(np.append(index.codes[1:] != index.codes[:-1], True)) + 1
     ends: Ints = np.repeat(last, np.diff(last, prepend=0))[low]
     return ends
-
-
-def _filtered(codes: Ints, wanted: Ints) -> Bools:
-    """Which codes may be among the wanted ones; a few are let through in error."""
-    bits = min(len(wanted).bit_length() + 5, _FILTER_BITS)
-    places = np.zeros(1 << bits, dtype=np.bool_)
-    places[_place(wanted, bits)] = True
-    passed: Bools = places.take(_place(codes, bits))
-    return passed
-
-
-def _place(codes: Ints, bits: int) -> Ints:
-    with np.errstate(over="ignore"):
-        spread = codes.view(np.uint64) * _GOLDEN
-    spread >>= np.uint64(64 - bits)
-    return spread.view(np.int64)
 
 
 def shifted(times: Ints, by: int) -> Ints:

@@ -1,11 +1,20 @@
 """What a join is, in plain data: no Spark, no state, no rows.
 
-A spec is what the planner makes of a call and what every other part reads: ``explain`` prints
-it, a backend builds a query from it, the operator is laid out by it. Each family of joins has a
-spec of its own; what they share is in :class:`~watersmeet.spec.join.JoinSpec`. Times and durations
-are whole microseconds, types are Spark's short names (``bigint``, ``decimal(10,2)``,
-``array<int>``).
+A spec is what planning makes of a call and what every other part reads: ``explain`` prints it, a
+backend builds a query from it, stored rows and operators are laid out by it. Each family of joins
+has a spec of its own, in its folder. Times and durations are whole microseconds, types are Spark's
+short names (``bigint``, ``decimal(10,2)``, ``array<int>``). The files, in the order in which to
+read them:
 
-What the user asked for is in the spec; what follows from it for a run, with this number of
-shards, is in a *policy* (:mod:`watersmeet.spec.policy`).
+    stream      a stream: its columns, its time, what it promises about its keys
+    join_type   what becomes of rows that match, and of rows that do not
+    output      the columns of a result, and where their values come from
+    join        what joins of every family have in common
+    windowed    what joins of streams have in common: windows, and the event time of results
+    predicate   a condition that is a Python function, as the user gives it
+    budget      what a join may use, and each shard's part of it
+    tuning      how a join works, where any way gives the same result
+
+A spec is what was asked for. What follows from it for a run, with this number of shards, is a
+*policy*: each family makes its own when a join is planned.
 """

@@ -56,35 +56,35 @@ class JoinType:
     """A join type, by its ``name``.
 
     ``combines``: does each match add a combination of rows to the result? If not, the result has
-    columns and rows of the first stream alone. ``keeps_first`` and ``keeps_others``: do unmatched
-    rows of the first stream, and of the others, appear in the result?"""
+    columns and rows of the first stream alone. ``preserves_first`` and ``preserves_others``: do
+    unmatched rows of the first stream, and of the others, appear in the result?"""
 
     name: str
     combines: bool = True
-    keeps_first: bool = False
-    keeps_others: bool = False
+    preserves_first: bool = False
+    preserves_others: bool = False
 
     def __str__(self) -> str:
         return self.name
 
     @property
     def emits_first_match(self) -> bool:
-        """Does a row of the first stream appear once, when it has found a match?"""
-        return not self.combines and not self.keeps_first
+        """Does a row of the first stream appear as soon as it has a match, and only then?"""
+        return not self.combines and not self.preserves_first
 
     @property
-    def needs_proof(self) -> bool:
-        """Are there rows that appear once it is proven that they match nothing?"""
-        return self.keeps_first or self.keeps_others
+    def emits_unmatched(self) -> bool:
+        """Do unmatched rows appear in the result, once it is proven that they match nothing?"""
+        return self.preserves_first or self.preserves_others
 
     @property
-    def centred(self) -> bool:
-        """Of a join of many streams: is each matched with the first one alone?"""
-        return self.combines and self.keeps_first and not self.keeps_others
+    def star(self) -> bool:
+        """A join of many streams is a star if each is matched with the first one alone. Is this?"""
+        return self.combines and self.preserves_first and not self.preserves_others
 
     def preserves(self, stream: int) -> bool:
         """Do unmatched rows of a stream appear in the result?"""
-        return self.keeps_others if stream else self.keeps_first
+        return self.preserves_others if stream else self.preserves_first
 
     def preserved(self, streams: int) -> tuple[bool, ...]:
         """The same, for each of so many streams.
@@ -100,28 +100,28 @@ class JoinType:
         >>> [join_type.name for join_type in JOIN_TYPES if join_type.marks(0)]
         ['left', 'full', 'semi', 'anti']
         """
-        return self.preserves(stream) or self.settled_by_match(stream)
+        return self.preserves(stream) or self.useless_once_matched(stream)
 
-    def settled_by_match(self, stream: int) -> bool:
+    def useless_once_matched(self, stream: int) -> bool:
         """Is a row of a stream useless as soon as it has matched?"""
         return not self.combines and stream == 0
 
 
 INNER = JoinType("inner")
-LEFT = JoinType("left", keeps_first=True)
-RIGHT = JoinType("right", keeps_others=True)
-FULL = JoinType("full", keeps_first=True, keeps_others=True)
+LEFT = JoinType("left", preserves_first=True)
+RIGHT = JoinType("right", preserves_others=True)
+FULL = JoinType("full", preserves_first=True, preserves_others=True)
 SEMI = JoinType("semi", combines=False)
-ANTI = JoinType("anti", combines=False, keeps_first=True)
+ANTI = JoinType("anti", combines=False, preserves_first=True)
 #: The join types of two streams, in the order in which the documentation lists them.
 JOIN_TYPES = (INNER, LEFT, RIGHT, FULL, SEMI, ANTI)
 JOIN_NAMES = tuple(each.name for each in JOIN_TYPES)
 
 
-def named(how: str) -> JoinType | None:
+def join_type_of(how: str) -> JoinType | None:
     """The join type of a name, ours or one of Spark's; None if there is none.
 
-    >>> named("LEFT_ANTI") is ANTI, named("cross")
+    >>> join_type_of("LEFT_ANTI") is ANTI, join_type_of("cross")
     (True, None)
     """
     plain = "".join(letter for letter in how.lower() if letter not in " _-")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 
 @dataclass(frozen=True)
@@ -14,7 +13,7 @@ class PredicateFunction:
     ``columns`` tells, for a stream by name, which of its columns the function reads; all, if it
     is not there. ``cost`` is what a pair takes, in microseconds, if that is declared."""
 
-    function: Callable[..., Any]
+    function: Callable[..., object]
     streams: tuple[str, ...]
     columns: Mapping[str, Sequence[str]]
     cost: int | None = None

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 #: How a window may be stored: as the cost model says, or always one way.
-Index = Literal["auto", "always", "never"]
-INDEXES: tuple[str, ...] = get_args(Index)
+IndexChoice = Literal["auto", "always", "never"]
+INDEXES: tuple[str, ...] = get_args(IndexChoice)
 #: When expired rows leave: whenever the watermark moves, or when their window is probed.
 Invalidation = Literal["active", "lazy"]
 INVALIDATIONS: tuple[str, ...] = get_args(Invalidation)
 #: Which stream's new rows are processed first: as the goal says, or always by one policy.
-Driver = Literal[
+DriverChoice = Literal[
     "auto",
     "timestamp",
     "round-robin",
@@ -21,7 +21,7 @@ Driver = Literal[
     "initial-output-size",
     "output-rate",
 ]
-DRIVERS: tuple[str, ...] = get_args(Driver)
+DRIVERS: tuple[str, ...] = get_args(DriverChoice)
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,9 @@ class Tuning:
         in which their rows are met.
     """
 
-    index: Index | Mapping[str, Index] = "auto"
+    index: IndexChoice | Mapping[str, IndexChoice] = "auto"
     invalidation: Invalidation = "active"
-    driver: Driver = "auto"
+    driver: DriverChoice = "auto"
     purge_after: int | None = None
     slices: int | Literal["auto"] | None = None
     draining: int | None = None

@@ -18,7 +18,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from watersmeet.rows.columns import Bools, Ints
-from watersmeet.rows.widths import runs
+from watersmeet.rows.widths import cuts
 from watersmeet.segments.segment import Segment
 from watersmeet.state.cache.checksum import CHECKSUM_BYTES
 from watersmeet.table.files import (
@@ -136,7 +136,7 @@ class Layer:
     def _in_pieces(self, at_a_time: int, codes: Ints, partitions: Ints) -> Bools:
         """The same, of some partitions after the other: their filters are one behind the other."""
         sizes = np.diff(self.filter_at, append=len(self.filter.numbers))
-        stops = [run.stop for run in runs(sizes, len(sizes), at_a_time)]
+        stops = [run.stop for run in cuts(sizes, len(sizes), at_a_time)]
         order = np.argsort(partitions, kind="stable")
         present = np.empty(len(codes), dtype=np.bool_)
         for some in np.split(order, np.searchsorted(partitions[order], stops)):

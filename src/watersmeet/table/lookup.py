@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from watersmeet.rows.columns import Bools, Ints, codes_of
 from watersmeet.rows.output import PIECE
-from watersmeet.rows.widths import range_bytes, row_bytes, runs
+from watersmeet.rows.widths import cuts, range_bytes, row_bytes
 from watersmeet.segments.probe import spread
 from watersmeet.segments.segment import Segment
 from watersmeet.table.partitions import first_at_least
@@ -155,7 +155,7 @@ def master_rows(table: TableShard, codes: Ints, *, piece: int) -> Iterator[pa.Re
     """The rows of some different codes, which ascend, in pieces: in order, layer after layer."""
     for partition, _, low, high in _ranges(table, codes):
         for _, places in spread(low, high, PIECE):
-            for run in runs(row_bytes(partition.rows, places), len(places), piece):
+            for run in cuts(row_bytes(partition.rows, places), len(places), piece):
                 yield partition.rows.take(pa.array(places[run]))
         del partition
 

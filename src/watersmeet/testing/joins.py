@@ -11,7 +11,7 @@ import pyarrow as pa
 from watersmeet.errors import StateError, StreamNameError, did_you_mean
 from watersmeet.joins.families import plan_join
 from watersmeet.joins.operator import merged
-from watersmeet.plan.asked import Asked
+from watersmeet.plan.call import JoinCall
 from watersmeet.rows.types import canonical_schema
 from watersmeet.state.store import MemoryStore
 from watersmeet.testing.place import LocalBackend, own_folder
@@ -42,7 +42,7 @@ class LocalJoin:
     ) -> None:
         folder = folder or (restart and restart.folder) or own_folder()
         specs = [stream_spec(name, stream) for name, stream in streams.items()]
-        asked = Asked(**options)
+        asked = JoinCall(**options)
         self.plan: Any = plan_join(specs, LocalBackend(shards, folder), asked)
         for name, stream in streams.items():
             check_condition(name, stream)

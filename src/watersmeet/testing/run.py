@@ -13,7 +13,7 @@ from watersmeet import durations
 from watersmeet.joins.chain import Chain
 from watersmeet.joins.operator import END_OF_TIME, AnyOperator, Chunk, Counters, merged
 from watersmeet.rows.columns import TIME, concat
-from watersmeet.rows.dealing import Dealing
+from watersmeet.rows.dealing import Dealer
 from watersmeet.rows.route import Route
 from watersmeet.rows.shard import Shard
 from watersmeet.state.cache import SegmentCache
@@ -122,7 +122,7 @@ class LocalRun:
             if batch is not None and len(batch):
                 given = self.inputs[position]
                 if given.counted:
-                    batch = Dealing().dealt(batch)
+                    batch = Dealer().dealt(batch)
                 for number, part in given.route.deal(batch, count):
                     dealt[number][position].append(part)
         return [[concat(parts) if parts else None for parts in shard] for shard in dealt]

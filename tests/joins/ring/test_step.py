@@ -27,7 +27,7 @@ from tests.oracle import Stream, assert_same_rows, sql_join
 from watersmeet.errors import OverBudgetError, PredicateFunctionError, StateError
 from watersmeet.joins.ring import step
 from watersmeet.joins.ring.search import probe, progress_log
-from watersmeet.segments.intervals import Prepared
+from watersmeet.segments.intervals import StoredIntervals
 from watersmeet.segments.segment import Segment
 from watersmeet.state.manifest import Entry, Manifest
 from watersmeet.state.store import MemoryStore
@@ -227,10 +227,10 @@ def test_what_is_made_for_searches_counts_as_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given a budget of which a shard keeps 200 kB open, and narrow rows that take more,
-    limit, made, taken = 200_000, WeakSet[Prepared](), list[int]()
-    prepare, open_segment = Prepared.__init__, Window.open
+    limit, made, taken = 200_000, WeakSet[StoredIntervals](), list[int]()
+    prepare, open_segment = StoredIntervals.__init__, Window.open
 
-    def preparing(self: Prepared, *args: Any) -> None:
+    def preparing(self: StoredIntervals, *args: Any) -> None:
         prepare(self, *args)
         made.add(self)
 
@@ -239,7 +239,7 @@ def test_what_is_made_for_searches_counts_as_open(
         taken.append(sum(each.nbytes for each in made))
         return segment
 
-    monkeypatch.setattr(Prepared, "__init__", preparing)
+    monkeypatch.setattr(StoredIntervals, "__init__", preparing)
     monkeypatch.setattr(Window, "open", opening)
     join = joined(tmp_path, budget=wm.Budget(memory=3 * limit), shards=1)
     join.batch(a=rows(*((n, n / 1000) for n in range(20_000))))

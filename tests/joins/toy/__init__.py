@@ -16,7 +16,7 @@ from watersmeet.joins.policy import Policy
 from watersmeet.plan.explain.shared import keys
 from watersmeet.plan.keys import compared_types, resolved_keys
 from watersmeet.rows.columns import CODE, codes_of
-from watersmeet.rows.input_layout import keyed_rows
+from watersmeet.rows.input_layout import keyed_layouts
 from watersmeet.rows.route import ByKey
 from watersmeet.spec.join import JoinSpec
 from watersmeet.spec.join_type import INNER
@@ -64,7 +64,7 @@ class CountByKey(Operator[ShardState, CountCounters, Any]):
 
 class CountPlan(JoinPlan):
     def chain(self, schemas: Sequence[pa.Schema], output: pa.Schema) -> Chain:
-        rows = zip(self.spec.streams, keyed_rows(self.spec), strict=True)
+        rows = zip(self.spec.streams, keyed_layouts(self.spec), strict=True)
         inputs = [Input.of(stream, layout, ByKey()) for stream, layout in rows]
         hop = Hop(CountByKey([given.name for given in inputs]), "count by key")
         return Chain.of(self.spec, inputs, [hop], self.policy.shards)

@@ -12,10 +12,10 @@ from watersmeet.conditions.predicate import Predicate
 from watersmeet.joins.enrich.policy import EnrichPolicy
 from watersmeet.joins.enrich.spec import EnrichSpec, Wait
 from watersmeet.rows.columns import Bools, key_name
-from watersmeet.rows.input_layout import InputLayout, keyed_rows
-from watersmeet.rows.keys import same_keys
+from watersmeet.rows.input_layout import InputLayout, keyed_layouts
 from watersmeet.rows.output import Output, sources
 from watersmeet.rows.sides import Sides, satisfying, where
+from watersmeet.rows.stored_keys import same_keys
 from watersmeet.spec.join_type import JoinType
 from watersmeet.state.fingerprint import fingerprint_of
 
@@ -67,7 +67,7 @@ class EnrichLayout:
     @property
     def preserved(self) -> bool:
         """Does a row that matches nothing appear in the result?"""
-        return self.how.keeps_first
+        return self.how.preserves_first
 
     def holds(self, sides: Sides) -> Bools | None:
         """For which pairs the predicate holds; None if there is none."""
@@ -97,7 +97,7 @@ def lay_out(
 ) -> EnrichLayout:
     """How rows are stored and results are made of them. ``schemas`` are the stream's and the
     table's columns, ``output`` the result's, in canonical Arrow types."""
-    layouts = keyed_rows(spec, predicate.columns if predicate else ())
+    layouts = keyed_layouts(spec, predicate.columns if predicate else ())
     made = [column for column in spec.output if column.name != spec.version]
     schema = pa.schema([output.field(column.name) for column in made])
     inputs = tuple(

@@ -38,7 +38,7 @@ from watersmeet.joins.family import JoinPlan
 from watersmeet.plan.arguments import one_of
 from watersmeet.plan.backend import Backend
 from watersmeet.plan.explain.tree import Node
-from watersmeet.plan.join import all_of, conditions_of, join_type, texts_of
+from watersmeet.plan.join_arguments import all_of, conditions_of, join_type, texts_of
 from watersmeet.plan.keys import compared_types, resolved_keys
 from watersmeet.plan.naming import result_columns
 from watersmeet.plan.streams import check_names, with_time

@@ -74,7 +74,7 @@ def _stream(spec: EquiSpec, position: int) -> Node:
     others = " or ".join(
         other.name
         for other in spec.streams
-        if other is not stream and (not spec.how.centred or spec.streams[0] in (stream, other))
+        if other is not stream and (not spec.how.star or spec.streams[0] in (stream, other))
     )
     branches: list[Node] = []
     if window is None:
@@ -100,7 +100,7 @@ def _purge(spec: EquiSpec, position: int) -> str:
     ways = []
     if window is not None:
         ways.append(f"when the watermark reaches {_deadline(spec, position, spec.kept)}")
-    if spec.how.settled_by_match(position):
+    if spec.how.useless_once_matched(position):
         ways.append("at its first match")
     ways += _closed(spec, position)
     if not ways:
@@ -130,7 +130,7 @@ def _expected_state(spec: EquiSpec, position: int) -> str:
         return "the rows whose keys are not closed yet"
     if window is None:
         return "grows without bound"
-    at_most = "at most " if spec.how.settled_by_match(position) else ""
+    at_most = "at most " if spec.how.useless_once_matched(position) else ""
     return at_most + expected_rows(spec, stream, window)
 
 

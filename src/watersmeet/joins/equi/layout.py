@@ -13,7 +13,7 @@ from watersmeet.joins.equi.policy import EquiPolicy
 from watersmeet.joins.equi.spec import EquiSpec
 from watersmeet.joins.layout import KeyedLayout, WindowedLayout, stream_facts
 from watersmeet.rows.columns import CODE, TIME, key_name
-from watersmeet.rows.input_layout import InputLayout, keyed_rows
+from watersmeet.rows.input_layout import InputLayout, keyed_layouts
 from watersmeet.rows.layout import RowLayout
 from watersmeet.rows.output import Output, sources
 from watersmeet.state.fingerprint import fingerprint_of
@@ -76,7 +76,7 @@ def lay_out(
 ) -> EquiLayout:
     """How rows are stored and results are made of them. ``schemas`` are the streams' own
     columns, ``output`` the result's, in canonical Arrow types."""
-    layouts = keyed_rows(spec, predicate.columns if predicate else ())
+    layouts = keyed_layouts(spec, predicate.columns if predicate else ())
     inputs = tuple(
         EquiInput(
             name=stream.name,

@@ -35,13 +35,13 @@ from watersmeet.joins.equi.promises.checks import (
 from watersmeet.joins.equi.spec import MULTIWAY_JOIN_TYPES, MULTIWAY_NAMES, VIOLATIONS, EquiSpec
 from watersmeet.joins.family import JoinPlan
 from watersmeet.plan.arguments import by_stream, check_flag, one_of, refuse_tuning
-from watersmeet.plan.asked import Asked
 from watersmeet.plan.backend import Backend
 from watersmeet.plan.budget import checked_budget
+from watersmeet.plan.call import JoinCall
 from watersmeet.plan.event_time import check_hold, event_time_of, further_of, lacking_times
 from watersmeet.plan.explain.shared import unbounded
 from watersmeet.plan.explain.tree import Node
-from watersmeet.plan.join import (
+from watersmeet.plan.join_arguments import (
     all_of,
     check_may_be_unbounded,
     conditions_of,
@@ -82,7 +82,7 @@ class EquiPlan(JoinPlan):
 
 
 def equi_spec(
-    streams: Sequence[StreamSpec], asked: Asked, *, unlimited: Sequence[str] = ()
+    streams: Sequence[StreamSpec], asked: JoinCall, *, unlimited: Sequence[str] = ()
 ) -> EquiSpec:
     """The spec of an equality join of streams; or what is wrong with the call.
 
@@ -130,7 +130,7 @@ def equi_spec(
 
 
 def plan_join(
-    streams: Sequence[StreamSpec], backend: Backend, asked: Asked, matching: Matching
+    streams: Sequence[StreamSpec], backend: Backend, asked: JoinCall, matching: Matching
 ) -> EquiPlan:
     """Plan a join for a backend, given what must match."""
     found = replace(asked, on=matching.on, within=matching.within, where=matching.where)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from watersmeet.cost.engine import Weights, expected, keeping_indexed, keeping_plain
+from watersmeet.cost.engine import Weights, expected_directions, indexed_cost, plain_cost
 from watersmeet.cost.multiway import most_selective_first
 from watersmeet.joins.equi.spec import EquiSpec
 from watersmeet.joins.policy import BudgetedPolicy
@@ -98,7 +98,7 @@ def _index(spec: EquiSpec, shards: int, weights: Callable[[], Weights]) -> tuple
     """How each window is stored, and why."""
     rates = [stream.rows_per_second for stream in spec.streams]
     keys = [stream.distinct_keys for stream in spec.streams]
-    directions = expected(
+    directions = expected_directions(
         [None if rate is None else rate / shards for rate in rates],
         [None if count is None else count / shards for count in keys],
         [None if kept is None else (kept + spec.delay) / 1e6 for kept in spec.kept],
@@ -112,8 +112,8 @@ def _index(spec: EquiSpec, shards: int, weights: Callable[[], Weights]) -> tuple
         elif direction is None or not spec.streaming:
             policies.append(IndexPolicy(indexed=True, adaptive=spec.streaming))
         else:
-            with_index = keeping_indexed(direction, weights())
-            plain = keeping_plain(direction, weights())
+            with_index = indexed_cost(direction, weights())
+            plain = plain_cost(direction, weights())
             why = (
                 f"{with_index / 1e6:.2f} ms a micro-batch with an index, {plain / 1e6:.2f} ms "
                 f"plain, in each shard, for {direction} (declared rates, micro-batches of a second)"
@@ -139,7 +139,7 @@ def _probe_orders(spec: EquiSpec) -> tuple[tuple[int, ...], ...]:
         for stream, kept in zip(spec.streams, spec.kept, strict=True)
     ]
     match_rates = [1.0 - math.exp(-rows) for rows in rows_per_key]
-    through = 0 if spec.how.centred else None
+    through = 0 if spec.how.star else None
     return tuple(
         tuple(most_selective_first(driver, match_rates, through=through))
         for driver in range(len(spec.streams))

@@ -34,7 +34,7 @@ class EquiSpec(WindowedSpec):
         left join of many streams, a row that has matched one of the first is kept until that
         one expires, which may lack a match in a third."""
         first = self.windows[0]
-        if not self.how.centred or len(self.streams) == 2 or first is None:
+        if not self.how.star or len(self.streams) == 2 or first is None:
             return self.windows
         return first, *(None if window is None else window + first for window in self.windows[1:])
 

@@ -127,7 +127,7 @@ def better_order(
 ) -> tuple[tuple[int, ...], float] | None:
     """An order that makes far fewer partial results, and by which factor; None if none does."""
     streams = measured.streams(layout)
-    best = streams.best_order(crossing=True)
+    best = streams.best_order(cross_products=True)
     now, then = (sum(streams.partial_results(order)) for order in (layout.policy.order, best))
     if now <= _MUCH * max(then, 1.0):
         return None

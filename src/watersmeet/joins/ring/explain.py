@@ -45,7 +45,7 @@ def branches(plan: RingPlan) -> list[Node]:
 
 def _condition(plan: RingPlan) -> Node:
     spec, overlaps = plan.spec, plan.conditions.overlaps
-    alone = dict(pair for n in range(len(spec.streams)) for pair in plan.conditions.asked_alone(n))
+    alone = dict(pair for n in range(len(spec.streams)) for pair in plan.conditions.row_filters(n))
     predicates = list(
         dict.fromkeys(
             each.text for n, each in enumerate(plan.conditions.predicates) if n not in alone
@@ -75,7 +75,7 @@ def _condition(plan: RingPlan) -> Node:
 def _stream(spec: RingSpec, position: int) -> Node:
     stream, window = spec.streams[position], spec.windows[position]
     others = " or ".join(other.name for other in spec.streams if other is not stream)
-    at_most = "at most " if spec.how.settled_by_match(position) else ""
+    at_most = "at most " if spec.how.useless_once_matched(position) else ""
     first = ", or at its first match" if at_most else ""
     if window is None:
         waits, purge = f"none; a row waits for any row of {others}", f"nothing{first}"

@@ -6,11 +6,11 @@ from watersmeet.joins.family import Family
 from watersmeet.joins.operator import JoinStreamCounters
 from watersmeet.joins.ring.counters import RingCounters, RingMetrics
 from watersmeet.joins.ring.plan import plan_join
-from watersmeet.plan.asked import Asked
+from watersmeet.plan.call import JoinCall
 from watersmeet.plan.where.matching import Matching
 
 
-def takes(asked: Asked, matching: Matching) -> bool:
+def takes(asked: JoinCall, matching: Matching) -> bool:
     """Does a condition alone say what matches?"""
     return matching.on is None and asked.where is not None
 

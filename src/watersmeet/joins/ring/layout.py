@@ -13,7 +13,7 @@ from watersmeet.joins.layout import WindowedLayout, stream_facts
 from watersmeet.joins.ring.policy import RingPolicy
 from watersmeet.joins.ring.spec import RingSpec
 from watersmeet.rows.columns import TIME
-from watersmeet.rows.input_layout import InputLayout, needed
+from watersmeet.rows.input_layout import InputLayout, needed_columns
 from watersmeet.rows.layout import RowLayout, keyless_layout
 from watersmeet.rows.output import Output, sources
 from watersmeet.state.fingerprint import facts_of, fingerprint_of
@@ -107,7 +107,7 @@ def stored_rows(spec: RingSpec, conditions: Conditions) -> list[RowLayout]:
     return [
         keyless_layout(
             stream,
-            needed=needed(spec, position, conditions.columns(position)),
+            needed=needed_columns(spec, position, conditions.columns(position)),
             identified=position == spec.marked,
         )
         for position, stream in enumerate(spec.streams)

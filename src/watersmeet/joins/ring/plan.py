@@ -27,13 +27,13 @@ from watersmeet.joins.ring.layout import lay_out
 from watersmeet.joins.ring.policy import RingPolicy, ring_policy
 from watersmeet.joins.ring.spec import MOST_RING_STREAMS, RING_JOIN_TYPES, RING_NAMES, RingSpec
 from watersmeet.plan.arguments import check_flag, one_of, refuse_tuning
-from watersmeet.plan.asked import Asked
 from watersmeet.plan.backend import Backend
 from watersmeet.plan.budget import checked_budget
+from watersmeet.plan.call import JoinCall
 from watersmeet.plan.event_time import check_hold, event_time_of, further_of, lacking_times
 from watersmeet.plan.explain.shared import unbounded
 from watersmeet.plan.explain.tree import Node
-from watersmeet.plan.join import (
+from watersmeet.plan.join_arguments import (
     all_of,
     check_may_be_unbounded,
     join_name,
@@ -89,7 +89,7 @@ class RingPlan(JoinPlan):
 
 def ring_spec(
     streams: Sequence[StreamSpec],
-    asked: Asked,
+    asked: JoinCall,
     *,
     conditions: Sequence[str],
     unlimited: Sequence[str] = (),
@@ -127,7 +127,7 @@ def ring_spec(
 
 
 def plan_join(
-    streams: Sequence[StreamSpec], backend: Backend, asked: Asked, matching: Matching
+    streams: Sequence[StreamSpec], backend: Backend, asked: JoinCall, matching: Matching
 ) -> RingPlan:
     """Plan a join for a backend, given what must match."""
     conditions = Conditions.of(matching.terms, matching.functions)

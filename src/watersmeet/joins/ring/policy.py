@@ -12,7 +12,7 @@ from typing import Any
 from watersmeet.conditions.conjunction import Conditions
 from watersmeet.conditions.predicate import FunctionPredicate
 from watersmeet.cost.hop_order import UNKNOWN_SELECTIVITY, Link, Streams
-from watersmeet.cost.slices import SliceModel, SliceWeights, comparing
+from watersmeet.cost.slices import SliceModel, SliceWeights, compare_seconds
 from watersmeet.errors import StrategyError
 from watersmeet.joins.policy import BudgetedPolicy
 from watersmeet.joins.ring.spec import RingSpec
@@ -112,7 +112,7 @@ def ring_policy(
         streams,
         order,
         weights,
-        comparing=comparing(weights.compare / 1e9, costs, searched=len(conditions.overlaps)),
+        comparing=compare_seconds(weights.compare / 1e9, costs, searched=len(conditions.overlaps)),
         row_bytes=_row_bytes(spec),
     )
     best, asked = model.best(spec.goal, most=shards), spec.tuning.slices
@@ -135,7 +135,7 @@ def ring_policy(
             bandwidth=None if conditions.overlaps else model.bandwidth(slices),
         ),
         goal=spec.goal,
-        cross_products=tuple((c.driver, c.stream, c.pairs) for c in streams.crossings(order)),
+        cross_products=tuple((c.driver, c.stream, c.pairs) for c in streams.cross_products(order)),
         budget=None if spec.budget is None else shard_budget(spec.budget, reach * hops, cores=1),
         cores=cores,
         everywhere=slices == shards and asked in (None, "auto"),

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from watersmeet import sizes
-from watersmeet.conditions.cascade import Measured
+from watersmeet.conditions.cascade import PredicateStatistics
 from watersmeet.errors import OverBudgetError, StateError
 from watersmeet.joins.ring.hops import HopLayout
 from watersmeet.joins.ring.layout import RingLayout, of_hop
@@ -43,9 +43,11 @@ class RingState(ShardState):
         kept, self._layout, self._holds = self.section, layout, hop.holds
         self._judges = hop.number == 0 and layout.own_watermarks
         self.watermark: int | None = kept.get("watermark")
-        known = [Measured(*numbers) for numbers in kept.get("measured", [])]
+        known = [PredicateStatistics(*numbers) for numbers in kept.get("measured", [])]
         count = len(layout.conditions.streams)
-        self.measured = known if len(known) == count else [Measured() for _ in range(count)]
+        self.measured = (
+            known if len(known) == count else [PredicateStatistics() for _ in range(count)]
+        )
         self.rows: list[float] = kept.get("rows", [0.0] * len(layout.streams))
         self.advised: list[int] | None = kept.get("advised")
         self.advised_slices: int | None = kept.get("advised_slices")

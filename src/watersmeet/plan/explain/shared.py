@@ -112,7 +112,7 @@ def event_time(spec: WindowedSpec) -> Node:
         if lacking is not None:
             nodes.append(Node(f"WARNING: {lacking}"))
         return Node(f"event time: carried on as `{EVENT_TIME}`, {whose}; {use}", nodes)
-    if spec.how.combines and not spec.how.needs_proof:
+    if spec.how.combines and not spec.how.emits_unmatched:
         untimed = ", ".join(stream.name for stream in spec.streams if stream.time is None)
         return Node(f"event time: not carried on, as there is no time in: {untimed}")
     if not spec.streaming:
@@ -171,7 +171,7 @@ def window_terms(spec: WindowedSpec) -> list[str]:
     terms = []
     for early, late in permutations(range(len(spec.streams)), 2):
         window = spec.windows[early]
-        if window is not None and (not spec.how.centred or 0 in (early, late)):
+        if window is not None and (not spec.how.star or 0 in (early, late)):
             times = f"{time_of(spec.streams[late])} - {time_of(spec.streams[early])}"
             terms.append(f"{times} <= {durations.format(window)}")
     return terms

@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from watersmeet.conditions.predicate import AllOf, Predicate
+from watersmeet.conditions.predicate import AllOf, FunctionPredicate, Predicate
 from watersmeet.conditions.terms import Term, conjunction
-from watersmeet.errors import PredicateError
+from watersmeet.errors import PredicateError, did_you_mean
+from watersmeet.plan.arguments import name_of_table
 from watersmeet.plan.backend import Backend
-from watersmeet.plan.join import Condition, all_of, conditions_of, join_type, texts_of
-from watersmeet.plan.predicates import bound
+from watersmeet.plan.join_arguments import (
+    WhereCondition,
+    all_of,
+    conditions_of,
+    join_type,
+    texts_of,
+)
+from watersmeet.plan.naming import resolve
 from watersmeet.plan.streams import check_streams, with_time
-from watersmeet.plan.where.keys import FoundKeys, find_keys
-from watersmeet.plan.where.windows import FoundWindows, find_windows
+from watersmeet.plan.where.equalities import WhereKey, key_of_terms
+from watersmeet.plan.where.windows import WhereWindows, windows_of_terms
 from watersmeet.spec.join_type import JoinType
 from watersmeet.spec.predicate import PredicateFunction
 from watersmeet.spec.stream import StreamSpec
@@ -29,7 +36,7 @@ class Matching:
 
     on: object
     within: object
-    where: tuple[Condition, ...] | None = None
+    where: tuple[WhereCondition, ...] | None = None
     terms: tuple[Term, ...] = ()
     functions: tuple[Predicate, ...] = ()
     reading: tuple[str, ...] = ()
@@ -70,13 +77,13 @@ def read_conditions(
     *,
     on: object,
     within: object,
-    conditions: Sequence[Condition],
+    conditions: Sequence[WhereCondition],
 ) -> Matching:
     """The same, of streams that were checked."""
     functions = [each for each in conditions if isinstance(each, PredicateFunction)]
     terms = [t for each in conditions if isinstance(each, str) for t in backend.translate(each)]
-    keys = find_keys(streams, terms if on is None else ())
-    windows = find_windows(streams, terms if within is None else ())
+    keys = key_of_terms(streams, terms if on is None else ())
+    windows = windows_of_terms(streams, terms if within is None else ())
     replaced = keys.replaced | windows.replaced
     left = tuple(term for i, term in enumerate(terms) if i not in replaced)
     key = keys.on if on is None else on
@@ -85,14 +92,14 @@ def read_conditions(
         within=windows.within if within is None else within,
         where=(_evaluated(left, functions) if replaced else tuple(conditions)) or None,
         terms=left,
-        functions=tuple(bound(function, streams) for function in functions),
+        functions=tuple(_function_predicate(function, streams) for function in functions),
         reading=_reading(terms, keys, windows, keyed=key is not None),
         unlimited=windows.unlimited,
     )
 
 
-def _check_one_match(count: int, how: JoinType, conditions: Sequence[Condition]) -> None:
-    if count > 2 and how.centred:
+def _check_one_match(count: int, how: JoinType, conditions: Sequence[WhereCondition]) -> None:
+    if count > 2 and how.star:
         shown = all_of(texts_of(conditions))
         raise PredicateError(
             f"where={shown!r} with how='left' of {count} streams: it would not be clear which "
@@ -101,16 +108,40 @@ def _check_one_match(count: int, how: JoinType, conditions: Sequence[Condition])
         )
 
 
+def _function_predicate(
+    given: PredicateFunction, streams: Sequence[StreamSpec]
+) -> FunctionPredicate:
+    """The function as a predicate over the streams of a join."""
+    names = [stream.name for stream in streams]
+    for name in given.streams:
+        if name not in names:
+            raise PredicateError(
+                f"where={given.text}: {name!r} is not one of the streams {', '.join(names)}."
+                f"{did_you_mean(str(name), names)}{name_of_table(names)}"
+            )
+    sides = tuple(names.index(name) for name in given.streams)
+    columns = tuple((side, name) for side in sides for name in _columns_of(given, streams[side]))
+    cost = None if given.cost is None else given.cost / 1e6
+    return FunctionPredicate(given.text, columns, given.function, sides, cost)
+
+
+def _columns_of(given: PredicateFunction, stream: StreamSpec) -> list[str]:
+    named = given.columns.get(stream.name)
+    if named is None:
+        return [column.name for column in stream.columns]
+    return [resolve(stream, name, argument=f"where={given.text}").name for name in named]
+
+
 def _evaluated(
     terms: Sequence[Term], functions: Sequence[PredicateFunction]
-) -> tuple[Condition, ...]:
+) -> tuple[WhereCondition, ...]:
     """What is left of the conditions."""
     rest = conjunction(terms)
     return (*(() if rest is None else (rest.text,)), *functions)
 
 
 def _reading(
-    terms: Sequence[Term], keys: FoundKeys, windows: FoundWindows, *, keyed: bool
+    terms: Sequence[Term], keys: WhereKey, windows: WhereWindows, *, keyed: bool
 ) -> tuple[str, ...]:
     """What was made of each term, if anything was. Terms may have been written as one, by
     ``between``. Where there is no key, rows are searched by what has an order."""

@@ -28,7 +28,7 @@ _Limits = dict[tuple[int, int], float]
 
 
 @dataclass(frozen=True)
-class FoundWindows:
+class WhereWindows:
     """The windows, as ``within`` would give them; None if there are none. ``used`` are the
     positions of the terms that they follow from, ``replaced`` of those whose place they take.
     ``unlimited`` are the differences of times that no term limits, if terms limit others."""
@@ -39,7 +39,7 @@ class FoundWindows:
     unlimited: tuple[str, ...] = ()
 
 
-def find_windows(streams: Sequence[StreamSpec], terms: Sequence[Term]) -> FoundWindows:
+def windows_of_terms(streams: Sequence[StreamSpec], terms: Sequence[Term]) -> WhereWindows:
     """The windows of all streams that terms say there are."""
     gaps = {
         i: term.gaps
@@ -47,11 +47,11 @@ def find_windows(streams: Sequence[StreamSpec], terms: Sequence[Term]) -> FoundW
         if term.gaps and all(_is_of_times(streams, gap) for gap in term.gaps)
     }
     if not gaps:
-        return FoundWindows(None)
+        return WhereWindows(None)
     limits = _limits(len(streams), [gap for of_term in gaps.values() for gap in of_term])
     unlimited = [pair for pair, limit in limits.items() if limit > durations.LONGEST]
     if unlimited:
-        return FoundWindows(None, unlimited=tuple(_difference(streams, *p) for p in unlimited))
+        return WhereWindows(None, unlimited=tuple(_difference(streams, *p) for p in unlimited))
     windows = [
         max(0, *(limits[j, i] for j in range(len(streams)) if j != i)) for i in range(len(streams))
     ]
@@ -64,7 +64,7 @@ def find_windows(streams: Sequence[StreamSpec], terms: Sequence[Term]) -> FoundW
         stream.name: timedelta(microseconds=window)
         for stream, window in zip(streams, windows, strict=True)
     }
-    return FoundWindows(within, frozenset(gaps), replaced)
+    return WhereWindows(within, frozenset(gaps), replaced)
 
 
 def _is_of_times(streams: Sequence[StreamSpec], gap: Gap) -> bool:

@@ -24,10 +24,10 @@ from pyspark.sql import types as T
 
 from watersmeet.joins.chain import Input
 from watersmeet.rows.columns import TIME
-from watersmeet.rows.dealing import Dealing
+from watersmeet.rows.dealing import Dealer
 from watersmeet.rows.gathering import Gathering
 from watersmeet.rows.ipc import write_ipc
-from watersmeet.rows.route import Route, dealing, reaching
+from watersmeet.rows.route import Route, with_reach, with_slices
 from watersmeet.rows.types import UTC, canonical_rows
 from watersmeet.rows.widths import sliced
 from watersmeet.spark.query.places import PLACE_BYTES, without_places
@@ -92,7 +92,7 @@ class Pack(Travelling):
     def in_task(self, limit: int | None = None) -> Pack:
         """The same, as the query needs it that this task belongs to, and within another limit, if
         that is lower."""
-        route = dealing(reaching(self.route, reach_in_task()), slices_in_task())
+        route = with_slices(with_reach(self.route, reach_in_task()), slices_in_task())
         limit = self.limit if limit is None else min(self.limit, limit)
         return replace(self, ids=ids_in_task(self.ids), route=route, limit=limit)
 
@@ -103,7 +103,7 @@ class Pack(Travelling):
         gathering = Gathering(PACK_ROWS, self.limit)
         parts = chain.from_iterable(sliced(batch, self.limit) for batch in batches)
         gathered = chain.from_iterable(map(gathering.add, map(without_places, parts)))
-        dealing = Dealing() if self.counted else None
+        dealing = Dealer() if self.counted else None
         for rows in chain(gathered, gathering.rest()):
             yield from self.packed(rows if dealing is None else dealing.dealt(rows))
 

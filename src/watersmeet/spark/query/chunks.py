@@ -16,16 +16,16 @@ are cut into the same chunks.
 
 from __future__ import annotations
 
-import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
-from typing import IO
+from contextlib import closing
 
 import pyarrow as pa
 
 from watersmeet.joins.operator import Chunk
 from watersmeet.rows.columns import concat
 from watersmeet.rows.ipc import from_ipc
+from watersmeet.rows.spill import Extent, Spill
 from watersmeet.spark.query.capsule import greatest_time
 
 #: The input that a capsule is for, and its rows as Arrow bytes.
@@ -36,46 +36,45 @@ def chunks(capsules: Iterable[Capsule], *, inputs: int, limit: int) -> Iterator[
     """New rows of each input, at most ``limit`` bytes at a time, or a single capsule; at least one
     chunk, if only an empty one."""
     held, size = [], 0
-    with tempfile.SpooledTemporaryFile(max_size=1) as file:  # made when it is first written to
-        waiting = _Waiting(file)
+    with closing(Spill()) as spill:
+        waiting = _SpilledCapsules(spill)
         for capsule in capsules:
             held.append(capsule)
             size += len(capsule[1])
             if size > limit:
                 waiting.add(held)
                 held, size = [], 0
-        if waiting.places:
+        if waiting.extents:
             waiting.add(held)
             yield from waiting.chunks(inputs, limit)
         else:
             yield _chunk(_in_order(held), inputs)
 
 
-class _Waiting:
+class _SpilledCapsules:
     """Capsules in a file.
 
-    ``places`` says of each where it is, after what it is ordered by: the greatest time in it, its
-    input, and a checksum instead of its bytes."""
+    ``extents`` says of each capsule where it is, after what it is ordered by: the greatest time in
+    it, its input, and a checksum instead of its bytes."""
 
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self.places: list[tuple[int, int, int, int, int]] = []
+    def __init__(self, spill: Spill) -> None:
+        self._spill = spill
+        self.extents: list[tuple[int, int, int, Extent]] = []
 
     def add(self, capsules: Iterable[Capsule]) -> None:
         for stream, payload in capsules:
-            place = self._file.tell(), len(payload)
-            self.places.append((_time(payload), stream, zlib.crc32(payload), *place))
-            self._file.write(payload)
+            order = _time(payload), stream, zlib.crc32(payload)
+            self.extents.append((*order, self._spill.add(payload)))
 
     def chunks(self, inputs: int, limit: int) -> Iterator[Chunk]:
         held: list[tuple[int, pa.RecordBatch]] = []
         size = 0
-        for _, stream, _, start, length in sorted(self.places):
+        for _, stream, _, extent in sorted(self.extents):
+            length = extent[1]
             if held and size + length > limit:
                 yield _chunk(held, inputs)
                 held, size = [], 0
-            self._file.seek(start)
-            held.append((stream, from_ipc(self._file.read(length))))
+            held.append((stream, from_ipc(self._spill.read(extent))))
             size += length
         if held:
             yield _chunk(held, inputs)

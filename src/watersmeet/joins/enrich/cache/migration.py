@@ -59,7 +59,7 @@ from watersmeet.joins.enrich.layout import EnrichLayout
 from watersmeet.joins.enrich.queue import ARRIVED_BYTES
 from watersmeet.joins.enrich.state import INCREMENTING, PHASE_OUT, SWITCHING, EnrichState
 from watersmeet.rows.columns import Bools, Ints, concat
-from watersmeet.rows.widths import runs
+from watersmeet.rows.widths import cuts
 from watersmeet.table.lookup import ascending, master_rows, master_sizes
 from watersmeet.table.shard import TableShard
 
@@ -227,7 +227,7 @@ class Migration:
         """All master rows of some keys, in order, of a few keys at a time: so many that their rows
         take half a piece. The rows of a key that alone takes more are not put together."""
         sizes = self._sizes(codes, before)
-        for some in runs(sizes, len(codes), self._layout.policy.piece // 2):
+        for some in cuts(sizes, len(codes), self._layout.policy.piece // 2):
             found = self._found(codes[some], before)
             if some.stop - some.start == 1:
                 yield from found

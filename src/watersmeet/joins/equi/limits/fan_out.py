@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from watersmeet.joins.equi.context import StepContext
 from watersmeet.joins.fan_out import FanOut
-from watersmeet.rows.keys import key_at
+from watersmeet.rows.stored_keys import key_at
 from watersmeet.segments.segment import Segment
 
 

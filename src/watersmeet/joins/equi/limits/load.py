@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.cost import calibration
-from watersmeet.cost.engine import Direction, Weights, keeping_indexed, keeping_plain
+from watersmeet.cost.engine import Direction, Weights, indexed_cost, plain_cost
 from watersmeet.joins.equi.context import StepContext
 from watersmeet.joins.equi.flow import Flow
 from watersmeet.joins.equi.limits.shedding import Shedding
@@ -136,7 +136,7 @@ def switch_indexes(
     for position, (name, flow, window) in enumerate(zip(names, flows, windows, strict=True)):
         others = [other for i, other in enumerate(flows) if i != position]
         workload = measured_workload(flow, others, window.rows)
-        indexed, plain = keeping_indexed(workload, weights), keeping_plain(workload, weights)
+        indexed, plain = indexed_cost(workload, weights), plain_cost(workload, weights)
         present, other = (indexed, plain) if flow.indexed else (plain, indexed)
         flow.switch_votes = flow.switch_votes + 1 if other < CLEARLY * present else 0
         if flow.switch_votes >= PATIENCE:

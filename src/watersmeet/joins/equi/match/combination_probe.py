@@ -66,7 +66,7 @@ class CombinationProbe:
     def __init__(self, context: StepContext) -> None:
         self._context = context
         self._lengths = [stream.window for stream in context.layout.inputs]
-        self.through = 0 if context.layout.how.centred else None
+        self.through = 0 if context.layout.how.star else None
 
     def search(self, driver: int, index: Index) -> tuple[list[WindowMatches], Ints]:
         """The matches of new rows in the other windows, and which rows have some in all."""

@@ -24,8 +24,8 @@ from watersmeet.joins.equi.layout import EquiLayout
 from watersmeet.joins.equi.limits.fan_out import EquiFanOut
 from watersmeet.joins.equi.match.combination_probe import SegmentMatches, WindowMatches
 from watersmeet.rows.columns import Bools, Ints, Positions, concat
-from watersmeet.rows.keys import same_keys
-from watersmeet.rows.widths import row_bytes, runs
+from watersmeet.rows.stored_keys import same_keys
+from watersmeet.rows.widths import cuts, row_bytes
 from watersmeet.segments.index import Index, sort_order
 from watersmeet.segments.probe import spread
 from watersmeet.segments.segment import Segment
@@ -103,7 +103,7 @@ class MatchGathering:
         row comes once; or, if it is processed by itself, once for each combination of blocks."""
         located = _LOCATED * np.sum([window.counts[rows] for window in self._windows], axis=0)
         limit = self._layout.output.piece_bytes // _LOCATED_PART
-        for run in runs(located, len(rows), limit):
+        for run in cuts(located, len(rows), limit):
             if located[run].sum() > limit:
                 yield from self._in_blocks(int(rows[run][0]))
             else:
@@ -134,7 +134,7 @@ class MatchGathering:
             yield self._copy(located, rows)
             return
         widths = self._widths(located, rows)
-        for run in runs(widths, len(rows), limit):
+        for run in cuts(widths, len(rows), limit):
             if widths[run].sum() > limit:
                 yield from self._in_blocks(int(rows[run][0]))
             else:

@@ -23,8 +23,8 @@ from watersmeet.joins.equi.limits.fan_out import EquiFanOut
 from watersmeet.joins.equi.match.discard import discard
 from watersmeet.joins.equi.promises.promised_keys import PromisedKeys
 from watersmeet.rows.columns import Bools, Positions
-from watersmeet.rows.keys import same_keys
 from watersmeet.rows.sides import Sides, satisfying, where
+from watersmeet.rows.stored_keys import same_keys
 from watersmeet.segments.probe import probe
 from watersmeet.segments.segment import Segment
 from watersmeet.state.manifest import Entry
@@ -46,7 +46,7 @@ class PairProbe:
         self._context = context
         self._emits_pairs = layout.how.combines
         self.leaves_when_matched = tuple(
-            layout.how.settled_by_match(i) and not given.unique
+            layout.how.useless_once_matched(i) and not given.unique
             for i, given in enumerate(layout.inputs)
         )
         self.marked_when_matched = tuple(map(layout.how.marks, range(2)))

@@ -16,7 +16,7 @@ from watersmeet.joins.equi.context import StepContext
 from watersmeet.joins.equi.layout import EquiLayout
 from watersmeet.joins.equi.promises.promised_keys import PromisedKeys
 from watersmeet.rows.columns import TIME, Bools, Positions, has_code
-from watersmeet.rows.keys import key_at, same_keys
+from watersmeet.rows.stored_keys import key_at, same_keys
 from watersmeet.segments.probe import probe
 from watersmeet.segments.segment import Segment
 

@@ -22,14 +22,14 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.conditions.bounds import Bounds
-from watersmeet.conditions.cascade import Measured
+from watersmeet.conditions.cascade import PredicateStatistics
 from watersmeet.conditions.overlaps import Overlap, Span
 from watersmeet.conditions.predicate import SqlPredicate
 from watersmeet.joins.ring.layout import RingLayout
 from watersmeet.joins.ring.search.fan_out import RingFanOut
 from watersmeet.joins.ring.search.probing_rows import ProbingRows
 from watersmeet.rows.columns import Bools, Positions, times_of
-from watersmeet.segments.intervals import Prepared, Searching
+from watersmeet.segments.intervals import NewIntervals, StoredIntervals
 from watersmeet.segments.lines import Pairs
 from watersmeet.segments.probe import spread
 from watersmeet.segments.runs import Runs, Tile
@@ -59,7 +59,7 @@ class Candidates:
         probing: ProbingRows,
         stream: int,
         overlaps: Sequence[int],
-        measured: Sequence[Measured],
+        measured: Sequence[PredicateStatistics],
     ) -> None:
         self._layout = layout
         self._stream = stream
@@ -74,7 +74,7 @@ class Candidates:
             able = self._able(of, rows)
         times = Bounds(*probing.bounds(layout.streams[stream].window), able)
         spans = (self._probing_bounds(probing, each) for each in chosen)
-        self._searching = Searching(self._count, [times, *spans])
+        self._searching = NewIntervals(self._count, [times, *spans])
 
     def pairs(self, stored: Segment, size: int) -> Iterator[Pairs]:
         """Positions of probing rows and of stored ones, at most ``size`` at a time. Their share of
@@ -97,7 +97,7 @@ class Candidates:
             # Of several, each lets through the same share.
             measured.passed += every * (found / every) ** (1 / len(self._overlaps))
 
-    def _prepared(self, stored: Segment) -> Prepared:
+    def _prepared(self, stored: Segment) -> StoredIntervals:
         return stored.kept(self._name, lambda: self._prepare(stored.rows))
 
     @cached_property
@@ -107,13 +107,15 @@ class Candidates:
         spans = ((*self._stored(span.stream, span.columns), *span.computed) for span in self._spans)
         alone = (
             (*self._read(self._stream, predicate), predicate.computed)
-            for _, predicate in self._layout.conditions.asked_alone(self._stream)
+            for _, predicate in self._layout.conditions.row_filters(self._stream)
         )
         return tuple(spans), tuple(alone)
 
-    def _prepare(self, rows: pa.RecordBatch) -> Prepared:
+    def _prepare(self, rows: pa.RecordBatch) -> StoredIntervals:
         times = Bounds.points(times_of(rows), self._able(self._stream, rows))
-        return Prepared(len(rows), [times, *(self._bounds(span, rows) for span in self._spans)])
+        return StoredIntervals(
+            len(rows), [times, *(self._bounds(span, rows) for span in self._spans)]
+        )
 
     def _probing_bounds(self, probing: ProbingRows, overlap: Overlap) -> Bounds:
         [other] = overlap.streams - {self._stream}
@@ -126,7 +128,7 @@ class Candidates:
     def _able(self, stream: int, rows: pa.RecordBatch) -> Bools | None:
         """Which rows of a stream can match at all; None: all."""
         able: Bools | None = None
-        for number, predicate in self._layout.conditions.asked_alone(stream):
+        for number, predicate in self._layout.conditions.row_filters(stream):
             holds = predicate.mask([rows.column(name) for name in self._read(stream, predicate)])
             self._measured[number].add(len(rows), int(np.count_nonzero(holds)), 0.0)
             able = holds if able is None else able & holds

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from watersmeet.conditions.cascade import Cascade, Measured
+from watersmeet.conditions.cascade import Cascade, PredicateStatistics
 from watersmeet.conditions.predicate import Predicate
 from watersmeet.joins.ring.counters import RingCounters
 from watersmeet.joins.ring.layout import RingLayout
@@ -176,7 +176,7 @@ class RingCascade:
     def __init__(
         self,
         layout: RingLayout,
-        measured: Sequence[Measured],
+        measured: Sequence[PredicateStatistics],
         counters: RingCounters,
         log: ProgressLog,
     ) -> None:

@@ -13,13 +13,13 @@ from watersmeet.rows import output
 from watersmeet.rows.codes import from_code
 from watersmeet.rows.columns import CODE, Bools, Ints, Positions
 from watersmeet.rows.input_layout import InputLayout
-from watersmeet.rows.widths import row_bytes, runs
+from watersmeet.rows.widths import cuts, row_bytes
 
 #: Messages give this many characters of a key.
 _LONG = 100
 
 
-class Keyed(Protocol):
+class KeyColumns(Protocol):
     """What is to be known of stored keys: is the code the key itself, and where they are if not."""
 
     @property
@@ -29,7 +29,7 @@ class Keyed(Protocol):
 
 
 def same_keys(
-    layout: Keyed,
+    layout: KeyColumns,
     ours: pa.RecordBatch,
     others: pa.RecordBatch,
     mine: Positions,
@@ -45,13 +45,13 @@ def same_keys(
         widths: Ints | int = widest or 0
         if widest is None or widest * len(mine) > output.PIECE_BYTES:
             widths = row_bytes(left, mine) + row_bytes(right, theirs)
-        for run in runs(widths, len(mine), output.PIECE_BYTES):
-            pair = left.take(pa.array(mine[run])), right.take(pa.array(theirs[run]))
-            equal[run] &= _equal(*(side.column(0) for side in pair))
+        for cut in cuts(widths, len(mine), output.PIECE_BYTES):
+            pair = left.take(pa.array(mine[cut])), right.take(pa.array(theirs[cut]))
+            equal[cut] &= _equal(*(side.column(0) for side in pair))
     return equal
 
 
-def key_at(layout: Keyed, given: InputLayout, rows: pa.RecordBatch, position: int) -> object:
+def key_at(layout: KeyColumns, given: InputLayout, rows: pa.RecordBatch, position: int) -> object:
     """The key of one row of an input, for a person to read. A message must not fail because of it,
     so a value that Python has no object for (a date in the year 10000, a string that is not UTF-8)
     is given as Arrow's text or as bytes. Of a long one, only the beginning is given."""

@@ -18,24 +18,23 @@ from watersmeet.errors import (
 )
 from watersmeet.plan.arguments import by_stream
 from watersmeet.plan.streams import time_example
-from watersmeet.spec.join_type import JOIN_TYPES, How, JoinType, named
+from watersmeet.spec.join_type import JOIN_NAMES, JOIN_TYPES, How, JoinType, join_type_of
 from watersmeet.spec.predicate import PredicateFunction
 from watersmeet.spec.stream import StreamSpec
 
 #: One of the conditions that ``where`` may give.
-Condition = str | PredicateFunction
+WhereCondition = str | PredicateFunction
 _EXAMPLE = "like 'views.price < clicks.bid'"
 
 
 def join_type(how: object, *, possible: Sequence[JoinType] = JOIN_TYPES) -> JoinType:
     """The join type that a call names. What is none is answered with the ``possible`` ones."""
-    found = named(how) if isinstance(how, str) else None
+    found = join_type_of(how) if isinstance(how, str) else None
     if found is not None:
         return found
-    names = [each.name for each in JOIN_TYPES]
     raise JoinTypeError(
         f"how={how!r} is not a join type: it is one of {', '.join(map(str, possible))}."
-        f"{did_you_mean(str(how), [*names, *get_args(How)])}"
+        f"{did_you_mean(str(how), [*JOIN_NAMES, *get_args(How)])}"
     )
 
 
@@ -50,7 +49,7 @@ def join_name(name: object, how: JoinType, streams: Sequence[StreamSpec]) -> str
     return name.strip()
 
 
-def conditions_of(where: object) -> tuple[Condition, ...]:
+def conditions_of(where: object) -> tuple[WhereCondition, ...]:
     """The conditions that ``where`` gives: one, several, or none."""
     if where is None:
         return ()
@@ -63,7 +62,7 @@ def conditions_of(where: object) -> tuple[Condition, ...]:
     return given
 
 
-def texts_of(conditions: Sequence[Condition]) -> tuple[str, ...]:
+def texts_of(conditions: Sequence[WhereCondition]) -> tuple[str, ...]:
     """Conditions, for people to read."""
     return tuple(c.text if isinstance(c, PredicateFunction) else c for c in conditions)
 
@@ -118,7 +117,7 @@ def check_may_be_unbounded(how: JoinType, unbounded: object, unlimited: Sequence
     missing = "within: missing"
     if unlimited:
         missing += f", and where does not limit {' and '.join(unlimited)}"
-    if how.needs_proof:
+    if how.emits_unmatched:
         raise WindowError(
             f"{missing}, and how={how.name!r} on streams cannot do without it, not even with "
             "unbounded=True: a match could always still come, so the watermark can never prove "

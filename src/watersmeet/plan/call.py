@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class JoinCall:
     """The arguments of a call, as they were given: nothing has been checked yet. What each of them
     means is said by ``wm.join``."""
 

@@ -17,7 +17,7 @@ from watersmeet.spec.stream import StreamSpec
 
 
 @dataclass(frozen=True)
-class FoundKeys:
+class WhereKey:
     """The key, as ``on`` would give it; None if there is none. ``replaced`` are the positions of
     the terms whose place it takes."""
 
@@ -25,7 +25,7 @@ class FoundKeys:
     replaced: frozenset[int]
 
 
-def find_keys(streams: Sequence[StreamSpec], terms: Sequence[Term]) -> FoundKeys:
+def key_of_terms(streams: Sequence[StreamSpec], terms: Sequence[Term]) -> WhereKey:
     """The key of all streams that terms say there is."""
     equalities = {
         i: term.equality
@@ -35,11 +35,11 @@ def find_keys(streams: Sequence[StreamSpec], terms: Sequence[Term]) -> FoundKeys
     groups = _equal_columns(list(equalities.values()))
     keys = [key for key in map(_first_of_each, groups) if len(key) == len(streams)]
     if not keys:
-        return FoundKeys(None, frozenset())
+        return WhereKey(None, frozenset())
     chosen = {column for key in keys for column in key.items()}
     replaced = {i for i, each in equalities.items() if {each.left, each.right} <= chosen}
     on = {stream.name: [key[i] for key in keys] for i, stream in enumerate(streams)}
-    return FoundKeys(on, frozenset(replaced))
+    return WhereKey(on, frozenset(replaced))
 
 
 def _may_be_key(streams: Sequence[StreamSpec], equality: Equality) -> bool:

@@ -10,7 +10,7 @@ import functools
 import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from watersmeet.errors import PlanError, did_you_mean
 
@@ -43,7 +43,7 @@ def as_in(
 
 
 def takes_arguments_of(
-    plan: Callable[Arguments, Any],
+    plan: Callable[Arguments, object],
 ) -> Callable[[Callable[..., Result]], Callable[Arguments, Result]]:
     """A function's signature is that of ``plan``, but for what it returns."""
 
@@ -66,7 +66,10 @@ def warn(message: str) -> None:
 
 
 def _wrong(
-    signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any], by_position: str
+    signature: inspect.Signature,
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
+    by_position: str,
 ) -> str | None:
     """What does not fit, if it is one of the usual mistakes."""
     known = signature.parameters.values()
