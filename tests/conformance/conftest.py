@@ -5,8 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conformance.ways import LocalWay, Way
-from watersmeet.state import compaction
+from watersmeet.spec.limits import Limits
 from watersmeet.state.store import InlineStore
+from watersmeet.testing import LocalJoin
 
 
 @pytest.fixture(scope="session", params=[LocalWay()], ids=["local"])
@@ -20,6 +21,6 @@ def kept(request: pytest.FixtureRequest) -> Iterator[None]:
     are kept as many are: in segments by slots of time, and in the cache."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param != "tiny segments":
-            patch.setattr(compaction, "TINY", 0)
+            patch.setattr(LocalJoin, "limits", Limits(tiny_bytes=0))
             patch.setattr(InlineStore, "at_hand", lambda self, name: False)
         yield

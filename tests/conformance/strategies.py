@@ -21,14 +21,11 @@ from hypothesis import strategies as st
 import watersmeet as wm
 from tests.conformance.join import START, Batch, Condition, Join, table
 from tests.conformance.ways import Disturbance
-from watersmeet.joins.ring.search import number_blocks
-from watersmeet.rows import output
-from watersmeet.segments import intervals as overlaps
 from watersmeet.spec.join_type import JOIN_NAMES
+from watersmeet.spec.limits import LIMITS, Limits
 from watersmeet.spec.tuning import DRIVERS, INDEXES, INVALIDATIONS
 from watersmeet.spec.windowed import GOALS
-from watersmeet.state import compaction, memory, window, write_buffer
-from watersmeet.testing import LocalStream
+from watersmeet.testing import LocalJoin, LocalStream
 
 INSTANT = pa.timestamp("us", "UTC")
 
@@ -159,24 +156,27 @@ def limited(
     rewrite_below: int,
     part_bytes: int,
     piece: int,
-    piece_bytes: int = output.PIECE_BYTES,
-    open_bytes: int = memory.OPEN_BYTES,
-    long_runs: int = overlaps.LONG,
-    crossed: int = number_blocks._LEAST_FORMULA_PAIRS,
+    piece_bytes: int = LIMITS.piece_bytes,
+    open_bytes: int = LIMITS.open_bytes,
+    long_runs: int = LIMITS.long_run,
+    crossed: int = LIMITS.least_formula_pairs,
+    debts: int = LIMITS.debts,
 ) -> Iterator[None]:
-    """Thresholds so small that a few rows are merged, cut, evicted and given out in pieces."""
-    with (
-        mock.patch.object(compaction, "FAN", fan),
-        mock.patch.object(window, "REWRITE_BELOW", rewrite_below),
-        mock.patch.object(write_buffer, "LIMIT", rewrite_below),
-        mock.patch.object(window, "PART_BYTES", part_bytes),
-        mock.patch.object(output, "PIECE", piece),
-        mock.patch.object(output, "PIECE_BYTES", piece_bytes),
-        mock.patch.object(memory, "OPEN_BYTES", open_bytes),
-        mock.patch.object(overlaps, "LONG", long_runs),
-        mock.patch.object(number_blocks, "_FORMULA_PAIRS", crossed),
-        mock.patch.object(number_blocks, "_LEAST_FORMULA_PAIRS", crossed),
-    ):
+    """Limits so small that a few rows are merged, cut, evicted and given out in pieces."""
+    limits = Limits(
+        fan=fan,
+        rewrite_below=rewrite_below,
+        buffer_bytes=rewrite_below,
+        part_bytes=part_bytes,
+        piece_rows=piece,
+        piece_bytes=piece_bytes,
+        open_bytes=open_bytes,
+        long_run=long_runs,
+        formula_pairs=crossed,
+        least_formula_pairs=crossed,
+        debts=debts,
+    )
+    with mock.patch.object(LocalJoin, "limits", limits):
         yield
 
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from tests.conformance.strategies import INSTANT
+from watersmeet.spec.limits import Limits
 from watersmeet.spec.tuning import Tuning
-from watersmeet.state import compaction
 from watersmeet.testing import LocalJoin, LocalStream
 
 SCHEMA = pa.schema([("k", pa.int64()), ("t", INSTANT), ("n", pa.int64())])
@@ -64,7 +64,7 @@ def test_so_it_is_for_segments_of_a_single_row(
     tmp_path: Path, index: str, last: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A segment that only touches a bound is probed."""
-    monkeypatch.setattr(compaction, "FAN", 100)
+    monkeypatch.setattr(LocalJoin, "limits", Limits(fan=100))
     join = joined(tmp_path, index=index)
     middle = 10 * W_A
     one, several = rows(middle), rows(*(middle + time for time in AROUND))

@@ -12,12 +12,14 @@ import pytest
 
 from watersmeet.rows.columns import key_name
 from watersmeet.rows.stored_keys import same_keys
+from watersmeet.spec.limits import LIMITS, Limits
 
 
 @dataclass(frozen=True)
 class Hashed:
     exact: bool = False
     key_columns: tuple[str, ...] = (key_name(0),)
+    limits: Limits = LIMITS
 
 
 @pytest.mark.parametrize(

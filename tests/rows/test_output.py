@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from tests.conformance.join import START
-from watersmeet.rows import output
 from watersmeet.rows.columns import CODE, TIME
 from watersmeet.rows.output import Output
+from watersmeet.spec.limits import LIMITS, Limits
 from watersmeet.testing import LocalJoin, LocalStream
 
 INSTANT = pa.timestamp("us", "UTC")
@@ -108,9 +108,9 @@ def test_a_key_has_the_type_it_is_compared_in() -> None:
     assert result.schema.field("k").type == pa.int64()
 
 
-def test_rows_alone_come_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output, "PIECE", 2)
-    pieces = list(an_output("left", pa.int64()).alone(0, A, np.array([0, 1, 0, 1, 1])))
+def test_rows_alone_come_in_pieces() -> None:
+    few = replace(an_output("left", pa.int64()), limits=Limits(piece_rows=2))
+    pieces = list(few.alone(0, A, np.array([0, 1, 0, 1, 1])))
     assert [piece.column("k").to_pylist() for piece in pieces] == [[1, 2], [1, 2], [2]]
 
 
@@ -118,6 +118,8 @@ def test_no_rows_alone_are_no_piece() -> None:
     assert list(an_output("left", pa.int64()).alone(0, A, np.array([], dtype=np.int64))) == []
 
 
+#: Pieces of four kilobytes.
+SMALL = Limits(piece_bytes=4096)
 #: One row of a kilobyte among ninety-nine of a few bytes.
 UNEVEN = pa.RecordBatch.from_pydict(
     {
@@ -128,10 +130,9 @@ UNEVEN = pa.RecordBatch.from_pydict(
 )
 
 
-def test_a_piece_holds_fewer_rows_the_wider_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_piece_holds_fewer_rows_the_wider_they_are() -> None:
     # Given pieces of four kilobytes, each with room for the average row a hundred times,
-    monkeypatch.setattr(output, "PIECE_BYTES", 4096)
-    left = an_output("left", pa.int64())
+    left = replace(an_output("left", pa.int64()), limits=SMALL)
     # when the wide row alone is asked for, again and again, and then a narrow one,
     positions = np.repeat([0, 1], [10, 205])
     pieces = list(left.alone(0, UNEVEN, positions))
@@ -142,9 +143,8 @@ def test_a_piece_holds_fewer_rows_the_wider_they_are(monkeypatch: pytest.MonkeyP
     assert keys == positions.tolist()
 
 
-def test_combinations_are_cut_by_what_all_streams_take(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output, "PIECE_BYTES", 4096)
-    inner = an_output("inner", pa.int64())
+def test_combinations_are_cut_by_what_all_streams_take() -> None:
+    inner = replace(an_output("inner", pa.int64()), limits=SMALL)
     wide = pa.RecordBatch.from_pydict(
         {CODE: pa.array([0], pa.int64()), TIME: instants(0), "#1": pa.array(["x" * 1500])}
     )
@@ -154,23 +154,23 @@ def test_combinations_are_cut_by_what_all_streams_take(monkeypatch: pytest.Monke
     assert [row for piece in pieces for row in piece[0][1].tolist()] == [1, 0, 0, 2, 3]
 
 
-def test_a_row_wider_than_a_piece_is_a_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output, "PIECE_BYTES", 100)
-    pieces = list(an_output("left", pa.int64()).alone(0, UNEVEN, np.array([1, 0, 2])))
+def test_a_row_wider_than_a_piece_is_a_piece() -> None:
+    tiny = replace(an_output("left", pa.int64()), limits=Limits(piece_bytes=100))
+    pieces = list(tiny.alone(0, UNEVEN, np.array([1, 0, 2])))
     assert [len(piece) for piece in pieces] == [1, 1, 1]
 
 
 def test_a_budget_makes_pieces_smaller() -> None:
     inner = an_output("inner", pa.int64())
-    assert (inner.piece_bytes, inner.piece_rows) == (output.PIECE_BYTES, output.PIECE)
+    assert (inner.piece_bytes, inner.piece_rows) == (LIMITS.piece_bytes, LIMITS.piece_rows)
     small = replace(inner, limit=1600)
     assert (small.piece_bytes, small.piece_rows) == (1600, 100)
 
 
-def test_narrow_combinations_are_cut_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_narrow_combinations_are_cut_by_number() -> None:
     """If the widest one is known, and so narrow that pieces have many rows all the same."""
-    monkeypatch.setattr(output, "PIECE_BYTES", 4096)
-    left, sides = an_output("left", pa.int64()), {0: (UNEVEN, np.arange(1, 100).repeat(5))}
+    left = replace(an_output("left", pa.int64()), limits=SMALL)
+    sides = {0: (UNEVEN, np.arange(1, 100).repeat(5))}
     sizes = [len(piece[0][1]) for piece in left.pieces(sides, widest=25)]
     assert sizes == [4096 // 25] * 3 + [495 - 3 * (4096 // 25)]
     # What is wider is measured.

@@ -113,11 +113,10 @@ def test_a_search_finds_what_comparing_all_pairs_finds(grid: str) -> None:
             mock.patch.object(overlaps, "_GRID_COST", cost),
             mock.patch.object(lines, "_CELL_ROWS", cells),
             mock.patch.object(lines, "_CLASS_ROWS", 5),
-            mock.patch.object(overlaps, "LONG", 1),
         ):
             prepared = StoredIntervals(counts[1], stored)
             searching = NewIntervals(counts[0], new)
-            runs = prepared.runs(searching, long=True)
+            runs = prepared.runs(searching, longer=1)
             if runs is not None:
                 parts = [(part, np.arange(len(part))) for part in runs.cut(block)]
                 found = pairs_of((part.at(places) for part, places in parts), block)

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from tests.segments.test_segment import rows_of
 from watersmeet.rows.columns import CODE, TIME, codes_of, times_of
-from watersmeet.rows.output import PIECE
 from watersmeet.segments import code_search
 from watersmeet.segments import probe as probing
 from watersmeet.segments.index import Index
 from watersmeet.segments.probe import Ranges, probe
 from watersmeet.segments.segment import Segment
+from watersmeet.spec.limits import LIMITS
 
 rows = st.lists(
     st.tuples(st.sampled_from([-(2**63), 0, 1, 2, 2**63 - 1]), st.integers(-8, 8)), max_size=25
@@ -116,7 +116,7 @@ def test_probe_finds_what_a_nested_loop_finds(
 def test_nothing_to_probe_and_nothing_stored() -> None:
     some, none = Segment.of(rows_of([(1, 1)])), Segment.of(rows_of([]))
     for new, stored in ((some, none), (none, some), (none, none)):
-        assert list(probe(new, stored, 5, 5).pieces(PIECE)) == []
+        assert list(probe(new, stored, 5, 5).pieces(LIMITS.piece_rows)) == []
 
 
 def test_many_rows_against_many(subtests: pytest.Subtests) -> None:
@@ -151,8 +151,8 @@ def test_a_row_with_millions_of_matches_comes_in_bounded_pieces() -> None:
     # when one row matches them all,
     tracemalloc.start()
     total = following = 0
-    for mine, theirs in probe(new, stored, None, None).pieces(PIECE):
-        assert len(mine) == len(theirs) <= PIECE
+    for mine, theirs in probe(new, stored, None, None).pieces(LIMITS.piece_rows):
+        assert len(mine) == len(theirs) <= LIMITS.piece_rows
         assert (theirs[0], theirs[-1]) == (following, following + len(theirs) - 1)
         following += len(theirs)
         total += len(mine)
@@ -160,7 +160,7 @@ def test_a_row_with_millions_of_matches_comes_in_bounded_pieces() -> None:
     tracemalloc.stop()
     # then no more than a few pieces are in memory at any time.
     assert total == count
-    assert peak < 20 * PIECE * 8
+    assert peak < 20 * LIMITS.piece_rows * 8
 
 
 def test_pieces_end_between_and_within_rows() -> None:

@@ -9,7 +9,6 @@ import tempfile
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -22,7 +21,6 @@ from tests.oracle import assert_same_rows
 from watersmeet.errors import StagedTableError
 from watersmeet.joins.enrich.operator import Enrich
 from watersmeet.joins.enrich.spec import ENRICH_NAMES
-from watersmeet.rows import output
 from watersmeet.rows.columns import concat
 from watersmeet.rows.encode import encoded
 from watersmeet.spark.query import in_place
@@ -97,8 +95,7 @@ def test_any_tasks_give_what_the_oracle_gives(how: str) -> None:
     @drawn(case=runs(how).map(without_waiting))
     def check(case: Run) -> None:
         dice = random.Random(len(case.batches))
-        with mock.patch.object(output, "PIECE", case.piece):
-            found = answered(case, dice, shown)
+        found = answered(case, dice, shown)
         assert_same_rows(found, case.enrichment.expected(case.batches))
         shown["results"] += found.num_rows
 

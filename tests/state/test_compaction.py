@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from watersmeet.state import compaction
-from watersmeet.state.compaction import FAN, LARGEST, SLOTS, merges, slot_width
+from watersmeet.spec.limits import LIMITS, Limits
+from watersmeet.state.compaction import SLOTS, merges, slot_width
 from watersmeet.state.manifest import Entry, total_rows
 
 WINDOW = 8000
@@ -58,19 +58,19 @@ def steady(until: int, step: int) -> list[Entry]:
 def most_merges(batches: int) -> float:
     """How often a row is merged at most, in a slot of so many batches: by tiers, and with
     the whole slot only if its largest segment grows by a quarter."""
-    return math.log(batches, FAN) + math.log(batches, 1 + 1 / FAN)
+    return math.log(batches, LIMITS.fan) + math.log(batches, 1 + 1 / LIMITS.fan)
 
 
 def test_nothing_is_merged_without_need() -> None:
     assert merges([], SLOT) == []
     assert merges([], None) == []
     assert merges([entry(1)], SLOT) == []
-    assert merges([entry(t) for t in range(FAN - 1)], SLOT) == []
+    assert merges([entry(t) for t in range(LIMITS.fan - 1)], SLOT) == []
 
 
 def test_a_full_tier_becomes_one() -> None:
-    small = [entry(t) for t in range(FAN)]
-    large = [entry(t, rows=1000) for t in range(FAN - 1)]
+    small = [entry(t) for t in range(LIMITS.fan)]
+    large = [entry(t, rows=1000) for t in range(LIMITS.fan - 1)]
     assert merges([*small, *large], SLOT) == [small]
     assert merges([*small, *large], None) == [small]
 
@@ -93,7 +93,7 @@ def test_the_merged_are_of_one_slot() -> None:
             entry,
             st.integers(-WINDOW, 3 * WINDOW),
             rows=st.integers(0, 5000),
-            size=st.integers(0, LARGEST + 5),
+            size=st.integers(0, LIMITS.largest_bytes + 5),
         ),
         max_size=40,
     ),
@@ -106,7 +106,7 @@ def test_groups_are_disjoint_fit_and_come_to_an_end(
     while groups := merges(entries, slot_width(window, 0)):
         for group in groups:
             assert len(group) > 1
-            assert memory(group) <= LARGEST
+            assert memory(group) <= LIMITS.largest_bytes
             for member in group:
                 entries.remove(member)
             entries.append(merged(group))
@@ -116,16 +116,16 @@ def test_groups_are_disjoint_fit_and_come_to_an_end(
 
 @pytest.mark.parametrize("step", [3, 20, 100, 999])
 def test_a_window_has_about_ten_segments_and_a_few_young_ones(step: int) -> None:
-    tiers = 1 + math.log(max(SLOT / step, 1), FAN)
+    tiers = 1 + math.log(max(SLOT / step, 1), LIMITS.fan)
     for entries in run(WINDOW, steady(2 * WINDOW, step)):
-        assert len(entries) <= SLOTS + 2 + 2 * (FAN - 1) * tiers
+        assert len(entries) <= SLOTS + 2 + 2 * (LIMITS.fan - 1) * tiers
 
 
 @pytest.mark.parametrize("step", [3, 20, 100])
 def test_a_row_is_merged_about_log4_times(step: int) -> None:
     for entries in run(WINDOW, steady(2 * WINDOW, step)):
         # The last merge is that of the closed slot.
-        assert max(e.memory for e in entries) <= math.log(SLOT / step, FAN) + 2
+        assert max(e.memory for e in entries) <= math.log(SLOT / step, LIMITS.fan) + 2
 
 
 def test_rows_that_lag_behind_are_not_merged_each_by_itself() -> None:
@@ -161,12 +161,12 @@ def test_a_row_stays_at_most_an_eighth_longer(step: int) -> None:
 def test_without_a_window_segments_grow_by_tiers() -> None:
     for number, entries in enumerate(run(None, (entry(t) for t in range(1000)))):
         assert total_rows(entries) == number + 1
-        assert len(entries) <= (FAN - 1) * (1 + math.log(number + 1, FAN))
+        assert len(entries) <= (LIMITS.fan - 1) * (1 + math.log(number + 1, LIMITS.fan))
 
 
-def test_a_large_segment_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compaction, "LARGEST", 100)
+def test_a_large_segment_is_left_alone() -> None:
+    limits = Limits(largest_bytes=100)
     old = [entry(1, size=90), entry(2, size=20), entry(3, size=20)]
     newest = entry(10 * SLOT)
-    assert merges([*old, newest], SLOT) == [old[1:]]
-    assert merges([old[0], old[1], newest], SLOT) == []
+    assert merges([*old, newest], SLOT, limits=limits) == [old[1:]]
+    assert merges([old[0], old[1], newest], SLOT, limits=limits) == []

@@ -6,7 +6,6 @@ import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from hypothesis import strategies as st
 from tests.conformance.strategies import examples, until_shown
 from tests.state.recording import CountingStore
 from watersmeet.rows.shard import Shard
-from watersmeet.state import key_segments
+from watersmeet.spec.limits import LIMITS, Limits
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.key_segments import KeySegments
 from watersmeet.state.shard import ShardState
@@ -29,14 +28,24 @@ WHOLE = Shard()
 class Kept:
     """A set in a store, opened and committed once a step."""
 
-    def __init__(self, folder: str, *, length: int | None = None, shard: Shard = WHOLE) -> None:
+    def __init__(
+        self,
+        folder: str,
+        *,
+        length: int | None = None,
+        shard: Shard = WHOLE,
+        recent: int = LIMITS.recent_ranges,
+    ) -> None:
         self.store = CountingStore()
         self.folder, self.length, self.shard = folder, length, shard
+        self.limits = Limits(recent_ranges=recent)
         self.open()
 
     def open(self) -> KeySegments:
         cache = SegmentCache(self.folder, 1 << 30)
-        self.state = ShardState(self.store, cache, shard=self.shard, fingerprint="a query")
+        self.state = ShardState(
+            self.store, cache, shard=self.shard, fingerprint="a query", limits=self.limits
+        )
         self.window = self.state.named("some", length=self.length)
         return KeySegments(self.state, "some", length=self.length, shard=self.shard)
 
@@ -75,11 +84,8 @@ def test_it_is_the_union_of_all_steps() -> None:
         nonlocal most
         expected: set[int] = set()
         mine = set(CODES[shard.has(CODES)].tolist())
-        with (
-            tempfile.TemporaryDirectory() as folder,
-            mock.patch.object(key_segments, "RECENT", recent),
-        ):
-            kept = Kept(folder, shard=shard)
+        with tempfile.TemporaryDirectory() as folder:
+            kept = Kept(folder, shard=shard, recent=recent)
             for ranges in steps:
                 keys = kept.open()
                 low, high = (np.array([r[i] for r in ranges], dtype=np.int64) for i in (0, 1))
@@ -169,12 +175,9 @@ def test_a_step_writes_what_is_new_however_much_is_stored(tmp_path: Path, kind: 
 
 
 @pytest.mark.parametrize("recent", [0, 128])
-def test_codes_are_forgotten_after_a_length_of_time(
-    tmp_path: Path, recent: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(key_segments, "RECENT", recent)
+def test_codes_are_forgotten_after_a_length_of_time(tmp_path: Path, recent: int) -> None:
     # Given codes that are added one a second, kept for 16 seconds,
-    kept = Kept(str(tmp_path), length=16)
+    kept = Kept(str(tmp_path), length=16, recent=recent)
     for second in range(200):
         keys = kept.step([3 * second], watermark=second)
         # then each is there for that long after the next watermark, and at most a quarter longer.

@@ -17,10 +17,11 @@ from tests.segments.test_segment import rows_of
 from tests.state.recording import RecordingStore
 from watersmeet.errors import StateError
 from watersmeet.segments.segment import Segment
-from watersmeet.state import compaction, write_buffer
-from watersmeet.state import window as window_module
+from watersmeet.spec.limits import LIMITS, Limits
 from watersmeet.state.cache import CacheCounts, SegmentCache
 from watersmeet.state.manifest import Entry, StoredWindow
+from watersmeet.state.memory import OpenSegments
+from watersmeet.state.part_names import PartNames
 from watersmeet.state.shard import ShardState
 from watersmeet.state.store import InlineStore, MemoryStore
 from watersmeet.state.window import Window
@@ -39,7 +40,7 @@ def reopened(window: Window, *, cached: bool = True) -> Window:
     """The same window, as the next batch finds it."""
     folder = window.cache.configured if cached else f"{window.cache.configured}-empty"
     cache = SegmentCache(folder, window.cache.capacity if cached else 0)
-    return Window(window.stored, window.length, window.slot, window.store, cache)
+    return replace(window, cache=cache, opened=OpenSegments(), part_names=PartNames())
 
 
 def add(window: Window, *numbers: int, time: int = 0, marked: tuple[int, ...] = ()) -> Entry:
@@ -83,11 +84,16 @@ def commit(window: Window, *, until: int | None = None) -> None:
     assert values(window) == set(owned(window)), "the store holds what the entries name, no more"
 
 
-def write_limit(patch: pytest.MonkeyPatch, size: int) -> None:
+def limited(window: Window, **sizes: int) -> Window:
+    """The same window, with other limits."""
+    limits = Limits(**sizes)
+    largest = min(window.largest, limits.largest_bytes)
+    return replace(window, limits=limits, largest=largest)
+
+
+def write_limit(size: int) -> dict[str, int]:
     """Rewrite merges below that size only, and let no more than that wait."""
-    patch.setattr(compaction, "TINY", size)
-    patch.setattr(window_module, "REWRITE_BELOW", size)
-    patch.setattr(write_buffer, "LIMIT", size)
+    return {"tiny_bytes": size, "rewrite_below": size, "buffer_bytes": size}
 
 
 def test_no_rows_are_no_segment(window: Window) -> None:
@@ -150,7 +156,7 @@ def test_a_part_that_is_merged_away_in_its_step_is_never_written(tmp_path: Path)
     # Given segments of one step, some with bitmaps,
     store, cache = RecordingStore(), SegmentCache(str(tmp_path / "cache"), 1 << 30)
     window = Window(StoredWindow(), LENGTH, SLOT, store, cache)
-    for number in range(compaction.FAN):
+    for number in range(LIMITS.fan):
         window.discard(add(window, number, number + 10, marked=(number,)), np.array([1]))
     # when they are merged at its end,
     commit(window)
@@ -159,7 +165,7 @@ def test_a_part_that_is_merged_away_in_its_step_is_never_written(tmp_path: Path)
     assert store.writes == [f"marks/{merged.id}", *merged.parts]
     assert store.deletes == []
     assert [file.stem for file in Path(cache.folder).iterdir()] == [merged.id]
-    assert numbers(reopened(window, cached=False)) == list(range(compaction.FAN))
+    assert numbers(reopened(window, cached=False)) == list(range(LIMITS.fan))
 
 
 def test_reading_a_bitmap_writes_nothing(tmp_path: Path) -> None:
@@ -175,10 +181,8 @@ def test_reading_a_bitmap_writes_nothing(tmp_path: Path) -> None:
     assert (store.writes, store.deletes) == ([], [])
 
 
-def test_no_more_than_a_little_waits_to_be_written(
-    window: Window, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_limit(monkeypatch, 1500)
+def test_no_more_than_a_little_waits_to_be_written(window: Window) -> None:
+    window = limited(window, **write_limit(1500))
     first = add(window, 1, 2, marked=(1,))
     assert not values(window)
     for number in range(5):
@@ -211,11 +215,8 @@ def test_dropping_a_segment_whose_marks_are_not_written_yet(window: Window) -> N
 
 @pytest.mark.parametrize("rewrite_below", [0, 1 << 20], ids=["kept parts", "rewritten"])
 @pytest.mark.parametrize("part_bytes", [1, 1 << 20], ids=["many parts", "one part"])
-def test_a_merge_keeps_rows_and_marks(
-    window: Window, monkeypatch: pytest.MonkeyPatch, rewrite_below: int, part_bytes: int
-) -> None:
-    write_limit(monkeypatch, rewrite_below)
-    monkeypatch.setattr(window_module, "PART_BYTES", part_bytes)
+def test_a_merge_keeps_rows_and_marks(window: Window, rewrite_below: int, part_bytes: int) -> None:
+    window = limited(window, **write_limit(rewrite_below), part_bytes=part_bytes)
     for start in range(0, 16, 4):
         add(window, *range(start, start + 4), marked=(start, start + 3))
     commit(window)
@@ -249,10 +250,8 @@ def test_a_merge_that_rewrites_drops_rows_that_are_gone(window: Window) -> None:
     assert numbers(window) == [1, 2, 4, 5, 7, 8, 10, 11]
 
 
-def test_a_merge_that_does_not_rewrite_carries_both_bitmaps(
-    window: Window, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_limit(monkeypatch, 0)
+def test_a_merge_that_does_not_rewrite_carries_both_bitmaps(window: Window) -> None:
+    window = limited(window, **write_limit(0))
     for start in range(0, 12, 3):
         window.discard(add(window, start, start + 1, start + 2, marked=(start + 2,)), np.array([0]))
     commit(window)
@@ -263,10 +262,8 @@ def test_a_merge_that_does_not_rewrite_carries_both_bitmaps(
     assert again.marks(entry).tolist() == [False, False, True] * 4
 
 
-def test_rows_whose_time_is_over_leave_when_they_are_the_greater_part(
-    window: Window, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(compaction, "TINY", 0)
+def test_rows_whose_time_is_over_leave_when_they_are_the_greater_part(window: Window) -> None:
+    window = limited(window, tiny_bytes=0)
     # Given a segment with a row far in the future, and one without,
     times = [(1, 0), (1, 100), (1, 3000), (1, 10**9)]
     wide = window.add(Segment.of(rows_of(times)), np.array([True, False, True, True]))
@@ -284,10 +281,10 @@ def test_rows_whose_time_is_over_leave_when_they_are_the_greater_part(
 
 
 def test_tiny_segments_become_one_whatever_their_slots(window: Window) -> None:
-    for number in range(compaction.FAN - 1):
+    for number in range(LIMITS.fan - 1):
         add(window, number, time=number * SLOT, marked=(0,) if number == 0 else ())
     commit(window)
-    assert len(window.entries) == compaction.FAN - 1
+    assert len(window.entries) == LIMITS.fan - 1
     add(window, 9, time=10 * SLOT)
     commit(window)
     assert len(window.entries) == 1
@@ -326,11 +323,9 @@ def test_rows_that_are_over_leave_with_a_merge(window: Window) -> None:
     assert numbers(window, marked=True) == [500, 750]
 
 
-def test_no_merge_is_larger_than_allowed_in_memory(
-    window: Window, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_merge_is_larger_than_allowed_in_memory(window: Window) -> None:
     # Given rows that are large in memory and small in the store,
-    monkeypatch.setattr(compaction, "LARGEST", 100_000)
+    window = limited(window, largest_bytes=100_000)
     text = pa.array(["x" * 5000] * 5)
     for number in range(40):
         rows = rows_of([(1, number)] * 5).append_column("text", text)
@@ -379,37 +374,34 @@ def test_any_history_keeps_what_it_must(
     alive: dict[int, int] = {}
     marked: set[int] = set()
     now = number = 0
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compaction, "FAN", 2)
-        write_limit(patch, rewrite_below)
-        patch.setattr(window_module, "PART_BYTES", part_bytes)
-        for arriving, passed, marks, lost in steps:
-            window = reopened(window)
-            if lost:
-                for file in folder.glob("*/*.segment"):
-                    file.unlink()
-            now += passed
-            for entry in [e for e in window.entries if e.max_time <= now - LENGTH]:
-                window.drop(entry)
-            for entry in window.entries:
-                for position in {mark % entry.rows for mark in marks}:
-                    (window.discard if gone else window.mark)(entry, np.array([position]))
-                    marked.add(window.open(entry).rows.column("n")[position].as_py())
-            add(window, *range(number, number + arriving), time=now)
-            alive |= dict.fromkeys(range(number, number + arriving), now)
-            number += arriving
-            commit(window)
-            needed = {n for n, time in alive.items() if time > now - LENGTH}
-            found = numbers(window)
-            assert len(set(found)) == len(found), "no row twice"
-            assert needed - (marked if gone else set()) <= set(found) <= set(alive)
-            if gone:
-                assert window.rows == len(set(found) - marked)
-            else:
-                assert set(numbers(window, marked=True)) == marked & set(found)
-        for entry in list(window.entries):
+    window = limited(window, **write_limit(rewrite_below), fan=2, part_bytes=part_bytes)
+    for arriving, passed, marks, lost in steps:
+        window = reopened(window)
+        if lost:
+            for file in folder.glob("*/*.segment"):
+                file.unlink()
+        now += passed
+        for entry in [e for e in window.entries if e.max_time <= now - LENGTH]:
             window.drop(entry)
-        assert values(window) == set()
+        for entry in window.entries:
+            for position in {mark % entry.rows for mark in marks}:
+                (window.discard if gone else window.mark)(entry, np.array([position]))
+                marked.add(window.open(entry).rows.column("n")[position].as_py())
+        add(window, *range(number, number + arriving), time=now)
+        alive |= dict.fromkeys(range(number, number + arriving), now)
+        number += arriving
+        commit(window)
+        needed = {n for n, time in alive.items() if time > now - LENGTH}
+        found = numbers(window)
+        assert len(set(found)) == len(found), "no row twice"
+        assert needed - (marked if gone else set()) <= set(found) <= set(alive)
+        if gone:
+            assert window.rows == len(set(found) - marked)
+        else:
+            assert set(numbers(window, marked=True)) == marked & set(found)
+    for entry in list(window.entries):
+        window.drop(entry)
+    assert values(window) == set()
 
 
 class TestShardState:

@@ -9,10 +9,10 @@ import pytest
 from tests.segments.test_segment import rows_of
 from tests.state.recording import RecordingStore
 from watersmeet.segments.segment import Segment
-from watersmeet.state import write_buffer
+from watersmeet.spec.limits import Limits
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.store import SMALL, InlineStore
-from watersmeet.state.write_buffer import LIMIT, WriteBuffer
+from watersmeet.state.write_buffer import WriteBuffer
 
 
 @pytest.fixture
@@ -46,8 +46,8 @@ def test_a_small_part_waits_for_the_flush(buffer: WriteBuffer, store: RecordingS
 
 
 def test_a_large_part_does_not_wait(buffer: WriteBuffer, store: RecordingStore) -> None:
-    buffer.put("part/small", bytes(LIMIT - 1))
-    buffer.put("part/large", bytes(LIMIT))
+    buffer.put("part/small", bytes(Limits().buffer_bytes - 1))
+    buffer.put("part/large", bytes(Limits().buffer_bytes))
     assert store.writes == ["part/large"]
     buffer.flush()
     assert store.writes == ["part/large", "part/small"]
@@ -68,7 +68,7 @@ def test_a_part_that_is_written_is_deleted_from_the_store(
     buffer: WriteBuffer, store: RecordingStore
 ) -> None:
     buffer.put("part/small", b"rows")
-    buffer.put("part/large", bytes(LIMIT))
+    buffer.put("part/large", bytes(Limits().buffer_bytes))
     buffer.flush()
     buffer.delete("part/small")
     buffer.delete("part/large")
@@ -118,10 +118,8 @@ def test_a_segment_whose_parts_are_at_hand_gets_no_file(cache: SegmentCache) -> 
     assert [file.stem for file in Path(cache.folder).iterdir()] == ["both"]
 
 
-def test_the_buffer_is_full_when_it_exceeds_its_limit(
-    buffer: WriteBuffer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(write_buffer, "LIMIT", 100)
+def test_the_buffer_is_full_when_it_exceeds_its_limit(buffer: WriteBuffer) -> None:
+    buffer.limits = Limits(buffer_bytes=100)
     buffer.add_segment("one", segment(), ["part/1"], size=60)
     buffer.add_segment("two", segment(), ["part/1"], size=40)
     assert not buffer.full
@@ -131,10 +129,8 @@ def test_the_buffer_is_full_when_it_exceeds_its_limit(
     assert not buffer.full
 
 
-def test_a_dropped_segment_counts_until_the_flush(
-    buffer: WriteBuffer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(write_buffer, "LIMIT", 100)
+def test_a_dropped_segment_counts_until_the_flush(buffer: WriteBuffer) -> None:
+    buffer.limits = Limits(buffer_bytes=100)
     for name in ("one", "two", "three"):
         buffer.add_segment(name, segment(), ["part/1"], size=50)
         buffer.drop_segment(name)

@@ -15,6 +15,7 @@ from watersmeet.rows.input_layout import InputLayout
 from watersmeet.rows.layout import RowLayout
 from watersmeet.rows.output import Output, Side
 from watersmeet.spec.join_type import JoinType
+from watersmeet.spec.limits import Limits
 from watersmeet.spec.windowed import WindowedSpec
 from watersmeet.state.fingerprint import STORED, STREAMS
 from watersmeet.state.memory import piece_of
@@ -31,6 +32,11 @@ class JoinLayout(Generic[P]):
     output: Output
     fingerprint: str
     policy: P
+
+    @property
+    def limits(self) -> Limits:
+        """The sizes of the pieces in which it works."""
+        return self.policy.limits
 
 
 @dataclass(frozen=True, kw_only=True)

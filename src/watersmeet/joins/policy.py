@@ -6,15 +6,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from watersmeet.spec.budget import ShardBudget
+from watersmeet.spec.limits import LIMITS, Limits
 
 
 @dataclass(frozen=True)
 class Policy:
     """How a join runs: over so many ``shards``, the parts that are stepped on their own, ``cores``
-    of them side by side, if that is known."""
+    of them side by side, if that is known. ``limits`` are the sizes of the pieces in which it
+    works."""
 
     shards: int
     cores: int | None = field(default=None, kw_only=True)
+    limits: Limits = field(default=LIMITS, kw_only=True)
 
 
 @dataclass(frozen=True)

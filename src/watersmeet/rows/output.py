@@ -1,8 +1,8 @@
 """From matched positions to rows of the result.
 
-Invariant: a batch of results has at most :data:`PIECE` rows and takes at most
-:data:`PIECE_BYTES`, or has one row. What is made of it on the way, arguments of a predicate for
-example, takes no more.
+Invariant: a batch of results has at most as many rows and bytes as a piece may have
+(:class:`watersmeet.spec.limits.Limits`), or it has one row. What is made of it on the way,
+arguments of a predicate for example, takes no more.
 """
 
 from __future__ import annotations
@@ -18,13 +18,11 @@ from watersmeet.rows.codes import from_code
 from watersmeet.rows.columns import CODE, TIME, Positions, key_name
 from watersmeet.rows.layout import RowLayout
 from watersmeet.rows.widths import cuts, row_bytes
+from watersmeet.spec.limits import LIMITS, Limits
 from watersmeet.spec.output import IS_PUNCTUATION, OutputColumn
 
 Side = tuple[pa.RecordBatch, Positions]
 
-#: No piece of results has more rows than this, nor more bytes.
-PIECE = 1 << 18
-PIECE_BYTES = 32 << 20
 #: The bytes that the positions of a combination take, at the least.
 _POSITIONS = 16
 
@@ -64,22 +62,24 @@ def sources(
 class Output:
     """Builds batches of results: ``sources[i]`` tells where column i of the ``schema`` comes
     from. ``exact``: is the key its own code? ``limit`` is the bytes that a piece may take, if a
-    budget says so."""
+    budget says so, and ``limits`` what it may take anyway."""
 
     schema: pa.Schema
     sources: tuple[ColumnSource, ...]
     exact: bool
     limit: int | None = None
+    limits: Limits = LIMITS
 
     @property
     def piece_bytes(self) -> int:
         """No piece takes more bytes, unless it is of one row."""
-        return PIECE_BYTES if self.limit is None else min(self.limit, PIECE_BYTES)
+        most = self.limits.piece_bytes
+        return most if self.limit is None else min(self.limit, most)
 
     @property
     def piece_rows(self) -> int:
         """No piece has more rows, however narrow: their positions take memory too."""
-        return max(1, min(PIECE, self.piece_bytes // _POSITIONS))
+        return max(1, min(self.limits.piece_rows, self.piece_bytes // _POSITIONS))
 
     def pieces(
         self, sides: dict[int, Side], *, widest: int | None = None

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from watersmeet.rows import output
 from watersmeet.rows.codes import from_code
 from watersmeet.rows.columns import CODE, Bools, Ints, Positions
 from watersmeet.rows.input_layout import InputLayout
 from watersmeet.rows.widths import cuts, row_bytes
+from watersmeet.spec.limits import Limits
 
 #: Messages give this many characters of a key.
 _LONG = 100
@@ -26,6 +26,8 @@ class KeyColumns(Protocol):
     def exact(self) -> bool: ...
     @property
     def key_columns(self) -> Sequence[str]: ...
+    @property
+    def limits(self) -> Limits: ...
 
 
 def same_keys(
@@ -43,9 +45,9 @@ def same_keys(
     for name in () if layout.exact else layout.key_columns:
         left, right = ours.select([name]), others.select([name])
         widths: Ints | int = widest or 0
-        if widest is None or widest * len(mine) > output.PIECE_BYTES:
+        if widest is None or widest * len(mine) > layout.limits.piece_bytes:
             widths = row_bytes(left, mine) + row_bytes(right, theirs)
-        for cut in cuts(widths, len(mine), output.PIECE_BYTES):
+        for cut in cuts(widths, len(mine), layout.limits.piece_bytes):
             pair = left.take(pa.array(mine[cut])), right.take(pa.array(theirs[cut]))
             equal[cut] &= _equal(*(side.column(0) for side in pair))
     return equal

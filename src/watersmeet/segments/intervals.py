@@ -27,8 +27,6 @@ from watersmeet.segments.runs import Runs
 
 #: How many pairs are looked at together: few enough that they stay near.
 _AT_A_TIME = 1 << 16
-#: From this mean length on runs are strung together, one after the other, rather than gathered.
-LONG = 128
 #: How many new rows tell which axes select most.
 _SAMPLE = 512
 #: What one new row costs, in pairs that are compared: in a line, and in a grid.
@@ -121,16 +119,16 @@ class StoredIntervals:
         for new_rows, stored_rows in together(found, block):
             yield rows[new_rows], self._rows[stored_rows]
 
-    def runs(self, new: NewIntervals, *, long: bool) -> Runs | None:
+    def runs(self, new: NewIntervals, *, longer: int = 0) -> Runs | None:
         """The same pairs as runs, if that is what they are: in one dimension, in which places
-        decide. ``long``: only if they are long ones."""
+        decide, and if they have about so many stored rows each, or are ``longer``."""
         if len(new.bounds) != 1 or not len(new.rows) or not len(self._rows):
             return None
         axis = _Axis(0)
         [line, *others] = self._line(axis)
         if others or not line.exact:
             return None
-        if long and self._share(axis, new.sample[0]) * len(self._rows) < LONG:
+        if longer and self._share(axis, new.sample[0]) * len(self._rows) < longer:
             return None
         rows, [bounds] = new.along(axis)
         low, high = line.ranges(bounds)

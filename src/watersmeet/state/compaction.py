@@ -24,18 +24,11 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 
+from watersmeet.spec.limits import LIMITS, Limits
 from watersmeet.state.manifest import Entry, total_rows
 
-#: This number of segments of one tier become one segment of the next tier.
-FAN = 4
 #: The time for which rows are kept is cut into this number of slots.
 SLOTS = 8
-#: No merge makes a segment that takes more bytes in memory. (A column of strings cannot exceed
-#: 2 GiB.)
-LARGEST = 1 << 30
-#: The smallest segments are tiny, as many as take this many bytes together in the store. (Of
-#: a small segment up to one kilobyte is its schema, so their merger takes about half of that.)
-TINY = 8 << 10
 
 
 def slot_width(window: int | None, delay: int) -> int | None:
@@ -46,7 +39,12 @@ def slot_width(window: int | None, delay: int) -> int | None:
 
 
 def tiny(
-    entries: Sequence[Entry], width: int | None, useless: int | None, *, largest: int = LARGEST
+    entries: Sequence[Entry],
+    width: int | None,
+    useless: int | None,
+    *,
+    largest: int = LIMITS.largest_bytes,
+    limits: Limits = LIMITS,
 ) -> list[Entry]:
     """The tiny segments, if they should become one now: because they are many, or because one has a
     row that is useless for longer than a slot of that ``width``. Times up to ``useless`` are."""
@@ -54,20 +52,24 @@ def tiny(
     total = 0
     for entry in sorted(entries, key=lambda entry: entry.bytes):
         total += entry.bytes
-        if total > TINY:
+        if total > limits.tiny_bytes:
             break
         small.append(entry)
-    group = _within_size(small, min(largest, LARGEST))
+    group = _within_size(small, min(largest, limits.largest_bytes))
     lingers = (
         width is not None
         and useless is not None
         and any(entry.min_time + width <= useless for entry in group)
     )
-    return group if lingers or len(group) >= FAN else []
+    return group if lingers or len(group) >= limits.fan else []
 
 
 def merges(
-    entries: Sequence[Entry], width: int | None, *, largest: int = LARGEST
+    entries: Sequence[Entry],
+    width: int | None,
+    *,
+    largest: int = LIMITS.largest_bytes,
+    limits: Limits = LIMITS,
 ) -> list[list[Entry]]:
     """Groups of entries; each group should become one segment.
 
@@ -80,27 +82,31 @@ def merges(
     groups = []
     for slot, members in slots.items():
         closed = width is not None and slot < newest - 1
-        groups += [members] if closed and _worth_merging(members) else _full_tiers(members)
-    fitting = [_within_size(group, min(largest, LARGEST)) for group in groups]
+        groups += (
+            [members]
+            if closed and _worth_merging(members, limits.fan)
+            else _full_tiers(members, limits.fan)
+        )
+    fitting = [_within_size(group, min(largest, limits.largest_bytes)) for group in groups]
     return [group for group in fitting if len(group) > 1]
 
 
-def _worth_merging(entries: Sequence[Entry]) -> bool:
+def _worth_merging(entries: Sequence[Entry], fan: int) -> bool:
     """Does the largest segment grow enough, by a quarter at least?
 
     An old slot may still get rows: some sources lag behind, or one row with a time in the future
     made the slot look old. Without this check, the whole slot would be merged again for each of
     them."""
     largest = max(entry.rows for entry in entries)
-    return FAN * (total_rows(entries) - largest) >= largest
+    return fan * (total_rows(entries) - largest) >= largest
 
 
-def _full_tiers(entries: Sequence[Entry]) -> list[list[Entry]]:
+def _full_tiers(entries: Sequence[Entry], fan: int) -> list[list[Entry]]:
     """The tiers that have enough members to become one segment."""
     tiers: dict[int, list[Entry]] = defaultdict(list)
     for entry in entries:
-        tiers[int(math.log(max(entry.rows, 1), FAN))].append(entry)
-    return [tier for tier in tiers.values() if len(tier) >= FAN]
+        tiers[int(math.log(max(entry.rows, 1), fan))].append(entry)
+    return [tier for tier in tiers.values() if len(tier) >= fan]
 
 
 def _within_size(group: list[Entry], largest: int) -> list[Entry]:

@@ -5,10 +5,11 @@ value in the store, written again when it changes. A segment holds one
 :class:`~watersmeet.segments.keyset.KeySet`, a row for each range. It is immutable, and is stored,
 cached and opened as segments of a stream's rows are (:mod:`watersmeet.state.window`).
 
-Rule: when the recent codes take more than :data:`RECENT` ranges, they become a segment. Segments
-are merged in tiers of size (:mod:`watersmeet.state.compaction`), and a merge unites their ranges.
-So a step writes what is new and little more, a code is written again about log4(codes / RECENT)
-times, and a search visits a few segments of each tier.
+Rule: when the recent codes take more than ``recent_ranges``
+(:class:`watersmeet.spec.limits.Limits`), they become a segment. Segments are merged in tiers of
+size (:mod:`watersmeet.state.compaction`), and a merge unites their ranges. So a step writes what is
+new and little more, a code is written again about log4(codes / recent) times, and a search visits a
+few segments of each tier.
 
 Where the set has a length, codes are forgotten after it. The clock is the watermark. What a step
 adds is there when all rows of the step have come; so it counts from the next watermark on. Recent
@@ -26,13 +27,11 @@ from watersmeet.rows.columns import Bools, Ints
 from watersmeet.rows.shard import Shard
 from watersmeet.segments.keyset import KeySet
 from watersmeet.segments.segment import Segment
+from watersmeet.spec.limits import LIMITS
 from watersmeet.state import compaction
 from watersmeet.state.manifest import Entry
 from watersmeet.state.shard import ShardState
 from watersmeet.state.window import Window
-
-#: Recent codes take at most this many ranges, of 16 bytes.
-RECENT = 128
 
 #: The time of what no watermark has come after.
 _UNTIMED = 2**63 - 1
@@ -58,6 +57,7 @@ class KeySegments:
         length: int | None = None,
         shard: Shard | None = None,
     ) -> None:
+        self._limits = LIMITS if state is None else state.limits
         self._state, self._name = state, name
         self._shard = shard or Shard()
         self._window = None if state is None else state.named(name, length=length)
@@ -118,7 +118,7 @@ class KeySegments:
             self._time = _UNTIMED
         new = self._new.bridged(KeySet(), self._shard)
         self._recent, self._new = self._united([self._recent, new]), KeySet()
-        if len(self._recent.low) > RECENT:
+        if len(self._recent.low) > self._limits.recent_ranges:
             self._store(self._recent, _UNTIMED)
             self._recent = KeySet()
         self._merge_tiers()
@@ -164,7 +164,9 @@ class KeySegments:
         timed = [entry for entry in window.entries if entry.max_time < _UNTIMED]
         untimed = [entry for entry in window.entries if entry.max_time == _UNTIMED]
         for entries, slot in ((timed, window.slot), (untimed, None)):
-            for group in compaction.merges(entries, slot, largest=window.largest):
+            for group in compaction.merges(
+                entries, slot, largest=window.largest, limits=self._limits
+            ):
                 united = self._united([self._open(entry) for entry in group])
                 for entry in group:
                     window.drop(entry)

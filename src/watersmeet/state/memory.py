@@ -15,14 +15,12 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from watersmeet.segments.segment import Segment
+from watersmeet.spec.limits import LIMITS, Limits
 
 #: Segments, new rows and results are handled in pieces of one sixteenth of the memory.
 _PIECES = 16
 #: Open segments take at most one third of it.
 _RESIDENT = 3
-#: Without a budget, they take at most this. (A segment is opened about once for each chunk of new
-#: rows, from a file that the system keeps in memory as long as there is room.)
-OPEN_BYTES = 256 << 20
 
 
 def piece_of(memory: int | None) -> int | None:
@@ -30,9 +28,9 @@ def piece_of(memory: int | None) -> int | None:
     return None if memory is None else memory // _PIECES
 
 
-def resident_of(memory: int | None) -> int:
+def resident_of(memory: int | None, limits: Limits = LIMITS) -> int:
     """The limit of open segments, given the limit of all memory, if there is one."""
-    return OPEN_BYTES if memory is None else memory // _RESIDENT
+    return limits.open_bytes if memory is None else memory // _RESIDENT
 
 
 def memory_for(resident: int) -> int:
@@ -56,7 +54,7 @@ class OpenSegments:
     (True, True)
     """
 
-    def __init__(self, limit: int = OPEN_BYTES) -> None:
+    def __init__(self, limit: int = LIMITS.open_bytes) -> None:
         self._limit = limit
         self._segments: OrderedDict[str, tuple[Segment, int]] = OrderedDict()
         self._bytes = 0

@@ -21,8 +21,9 @@ from typing import Any
 
 from watersmeet.errors import StateError
 from watersmeet.rows.shard import Shard
+from watersmeet.spec.limits import LIMITS, Limits
 from watersmeet.state.cache import CacheCounts, SegmentCache
-from watersmeet.state.compaction import LARGEST, slot_width
+from watersmeet.state.compaction import slot_width
 from watersmeet.state.fingerprint import differences
 from watersmeet.state.manifest import Manifest, StoredWindow
 from watersmeet.state.memory import OpenSegments, piece_of, resident_of
@@ -42,7 +43,8 @@ class ShardState:
 
     ``lengths`` are the lengths of the windows, and ``delay`` is that of the watermark, in
     microseconds. ``memory`` limits what is open at a time, in bytes; segments then stay so small
-    that several of them fit. ``section`` belongs to the operator: plain data, kept as JSON.
+    that several of them fit. ``limits`` are the sizes by which segments are cut and merged.
+    ``section`` belongs to the operator: plain data, kept as JSON.
     """
 
     def __init__(
@@ -55,7 +57,9 @@ class ShardState:
         lengths: Sequence[int | None] = (),
         delay: int = 0,
         memory: int | None = None,
+        limits: Limits = LIMITS,
     ) -> None:
+        self.limits = limits
         self.shard = shard or Shard()
         value = store.get(MANIFEST)
         if value is None:
@@ -67,7 +71,7 @@ class ShardState:
         self.store = InlineStore(store, self.manifest.small)
         self.cache = replace(cache, counts=CacheCounts())
         self._memory = memory
-        self._opened = OpenSegments(resident_of(memory))
+        self._opened = OpenSegments(resident_of(memory, limits))
         self._part_names = PartNames(self.manifest.parts)
         self.windows = [
             self._window(stored, length, delay)
@@ -147,7 +151,8 @@ class ShardState:
             self.cache,
             self._opened,
             self._part_names,
-            largest=LARGEST if piece is None else piece,
+            largest=self.limits.largest_bytes if piece is None else piece,
+            limits=self.limits,
         )
 
 

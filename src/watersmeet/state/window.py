@@ -25,6 +25,7 @@ from watersmeet.rows.columns import Bools, concat, times_of
 from watersmeet.rows.ipc import decode, encode
 from watersmeet.rows.widths import sliced
 from watersmeet.segments.segment import Segment
+from watersmeet.spec.limits import LIMITS, Limits
 from watersmeet.state import compaction
 from watersmeet.state.bitmaps import Bitmaps
 from watersmeet.state.cache import SegmentCache
@@ -32,12 +33,8 @@ from watersmeet.state.manifest import Entry, StoredWindow, total_memory, total_r
 from watersmeet.state.memory import OpenSegments
 from watersmeet.state.part_names import PartNames, segment_id
 from watersmeet.state.store import Store
-from watersmeet.state.write_buffer import LIMIT, WriteBuffer
+from watersmeet.state.write_buffer import WriteBuffer
 
-#: A merge of fewer stored bytes than this rewrites its rows, as one part.
-REWRITE_BELOW = 1 << 20
-#: No part is larger than this, before compression, unless it is of one row.
-PART_BYTES = 64 << 20
 #: Plain segments are merged up to this size in memory. A scan of larger ones is not faster: its
 #: cost is that of the rows, and of one call for each segment.
 PLAIN_BYTES = 8 << 20
@@ -55,6 +52,7 @@ class Window:
     of time; only segments of one slot are merged (see :mod:`watersmeet.state.compaction`).
     ``opened`` are the open segments of the shard, and ``part_names`` names its parts. ``indexed``
     says whether new segments get an index. ``largest`` limits the memory of a merged segment.
+    ``limits`` are the other sizes by which segments are cut and merged.
     ``expired`` counts the rows that have expired, without those that were gone before."""
 
     stored: StoredWindow
@@ -65,15 +63,16 @@ class Window:
     opened: OpenSegments = field(default_factory=OpenSegments)
     part_names: PartNames = field(default_factory=PartNames)
     indexed: bool = True
-    largest: int = compaction.LARGEST
+    largest: int = LIMITS.largest_bytes
+    limits: Limits = LIMITS
     expired: int = 0
     _bitmaps: Bitmaps = field(init=False)
     _buffer: WriteBuffer = field(init=False)
 
     def __post_init__(self) -> None:
         self._bitmaps = Bitmaps(self.store)
-        memory = max(LIMIT, _BUFFERED * self.largest)
-        self._buffer = WriteBuffer(self.store, self.cache, memory)
+        memory = max(self.limits.buffer_bytes, _BUFFERED * self.largest)
+        self._buffer = WriteBuffer(self.store, self.cache, memory, self.limits)
 
     @property
     def entries(self) -> list[Entry]:
@@ -160,7 +159,7 @@ class Window:
         if len(segment) == 0:
             return None
         names, size = [], 0
-        for piece in sliced(segment.rows, PART_BYTES):
+        for piece in sliced(segment.rows, self.limits.part_bytes):
             value = encode(piece)
             names.append(self.part_names.next(value))
             self._buffer.put(names[-1], value)
@@ -205,11 +204,11 @@ class Window:
                 self._merge([entry], rewrite=True)
         limit = self.largest if self.indexed else min(self.largest, PLAIN_BYTES)
         free = [entry for entry in self.entries if entry.id not in fixed]
-        if tiny := compaction.tiny(free, self.slot, until, largest=limit):
+        if tiny := compaction.tiny(free, self.slot, until, largest=limit, limits=self.limits):
             self._merge(tiny, rewrite=True)
             free = [entry for entry in self.entries if entry.id not in fixed]
-        for group in compaction.merges(free, self.slot, largest=limit):
-            small = sum(entry.bytes for entry in group) < REWRITE_BELOW
+        for group in compaction.merges(free, self.slot, largest=limit, limits=self.limits):
+            small = sum(entry.bytes for entry in group) < self.limits.rewrite_below
             self._merge(group, rewrite=small)
 
     # -- inside ----------------------------------------------------------------

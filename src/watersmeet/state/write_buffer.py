@@ -7,8 +7,9 @@ empty.
 Rule: small parts, and the files of all new segments, wait here. A small segment is often merged, or
 dropped, in the step that made it; what is deleted while it waits is never written. That matters
 because each value costs a round trip to Spark's state store. A large part does not wait. When
-more than :data:`LIMIT` bytes have come since the last flush, or segments that take more than
-:data:`MEMORY`, or less under a budget, it is time for the next one.
+more than ``buffer_bytes`` have come since the last flush, or segments that take more than
+``buffered_memory``, or less under a budget, it is time for the next one
+(:class:`watersmeet.spec.limits.Limits`).
 
 A segment whose parts the store keeps at hand (:meth:`watersmeet.state.store.Store.at_hand`) gets no
 file: to write one takes longer than to decode it in every step.
@@ -20,14 +21,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from watersmeet.segments.segment import Segment
+from watersmeet.spec.limits import LIMITS, Limits
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.store import Store
-
-#: A part of at least this many bytes is written at once. And the buffer is full when the segments
-#: that have come since the last flush take more than this in the store.
-LIMIT = 1 << 20
-#: And when they take more than this in memory: rows may be much smaller in the store.
-MEMORY = 32 << 20
 
 
 @dataclass
@@ -54,6 +50,7 @@ class WriteBuffer:
     store: Store
     cache: SegmentCache
     memory: int | None = None
+    limits: Limits = LIMITS
     _parts: dict[str, bytes] = field(default_factory=dict)
     _segments: dict[str, tuple[Segment, Sequence[str]]] = field(default_factory=dict)
     _size: int = 0
@@ -63,7 +60,7 @@ class WriteBuffer:
 
     def put(self, name: str, value: bytes) -> None:
         """Take a new part: a small one waits, a large one is written at once."""
-        if len(value) < LIMIT:
+        if len(value) < self.limits.buffer_bytes:
             self._parts[name] = value
         else:
             self.store.put(name, value)
@@ -102,8 +99,9 @@ class WriteBuffer:
     @property
     def full(self) -> bool:
         """Is it time to flush, before the end of the step?"""
-        memory = MEMORY if self.memory is None else min(MEMORY, self.memory)
-        return self._size > LIMIT or self._memory > memory
+        most = self.limits.buffered_memory
+        memory = most if self.memory is None else min(most, self.memory)
+        return self._size > self.limits.buffer_bytes or self._memory > memory
 
     def flush(self) -> None:
         """Write everything that waits."""

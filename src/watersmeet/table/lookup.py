@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.rows.columns import Bools, Ints, codes_of
-from watersmeet.rows.output import PIECE
 from watersmeet.rows.widths import cuts, range_bytes, row_bytes
 from watersmeet.segments.probe import spread
 from watersmeet.segments.segment import Segment
+from watersmeet.spec.limits import LIMITS
 from watersmeet.table.partitions import first_at_least
 from watersmeet.table.shard import TableShard
 
@@ -154,7 +154,7 @@ def master_sizes(table: TableShard, codes: Ints) -> tuple[Ints, Ints]:
 def master_rows(table: TableShard, codes: Ints, *, piece: int) -> Iterator[pa.RecordBatch]:
     """The rows of some different codes, which ascend, in pieces: in order, layer after layer."""
     for partition, _, low, high in _ranges(table, codes):
-        for _, places in spread(low, high, PIECE):
+        for _, places in spread(low, high, LIMITS.piece_rows):
             for run in cuts(row_bytes(partition.rows, places), len(places), piece):
                 yield partition.rows.take(pa.array(places[run]))
         del partition

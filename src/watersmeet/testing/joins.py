@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from watersmeet.joins.families import plan_join
 from watersmeet.joins.operator import merged
 from watersmeet.plan.call import JoinCall
 from watersmeet.rows.types import canonical_schema
+from watersmeet.spec.limits import LIMITS, Limits
 from watersmeet.state.store import MemoryStore
 from watersmeet.testing.place import LocalBackend, own_folder
 from watersmeet.testing.run import LocalRun, runs_of
@@ -29,7 +31,10 @@ class LocalJoin:
     """A join that is stepped by hand. ``options`` are what ``wm.join`` takes; a condition is given
     by ``wm.predicate``, as SQL needs Spark.
 
-    With ``restart``, it goes on from where another join stands."""
+    With ``restart``, it goes on from where another join stands. ``limits`` are the sizes of the
+    pieces in which it works: with small ones, a few rows behave as millions do."""
+
+    limits: Limits = LIMITS
 
     def __init__(
         self,
@@ -38,12 +43,15 @@ class LocalJoin:
         shards: int = 1,
         folder: str | None = None,
         restart: LocalJoin | None = None,
+        limits: Limits | None = None,
         **options: Any,
     ) -> None:
         folder = folder or (restart and restart.folder) or own_folder()
         specs = [stream_spec(name, stream) for name, stream in streams.items()]
         asked = JoinCall(**options)
-        self.plan: Any = plan_join(specs, LocalBackend(shards, folder), asked)
+        planned: Any = plan_join(specs, LocalBackend(shards, folder), asked)
+        policy = replace(planned.policy, limits=limits or self.limits)
+        self.plan: Any = replace(planned, policy=policy)
         for name, stream in streams.items():
             check_condition(name, stream)
         schemas = [canonical_schema(stream.schema) for stream in streams.values()]

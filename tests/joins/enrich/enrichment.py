@@ -21,6 +21,7 @@ from tests.conformance.ways import Disturbance, spoil_cache
 from tests.oracle import Stream, assert_same_rows, sql_join
 from watersmeet.joins.enrich.counters import EnrichCounters
 from watersmeet.joins.enrich.spec import ACCESSES, EnrichTuning
+from watersmeet.spec.limits import Limits
 from watersmeet.state.store import MemoryStore
 from watersmeet.table.staged_table import StagedTable, combine
 from watersmeet.testing import LocalEnrich, LocalStream
@@ -178,7 +179,6 @@ class Run:
     batches: list[pa.Table]
     shards: int
     before: dict[int, Disturbance]
-    piece: int
     cuts: list[int]
     staged_for: int | None
 
@@ -229,6 +229,7 @@ def runs(draw: st.DrawFn, how: str) -> Run:
                 "resident": draw(st.sampled_from([0, 0, 0, 1 << 20])),
                 "partition": draw(st.sampled_from([100, 1, 1 << 20])),
                 "copies": draw(st.booleans()),
+                "limits": Limits(piece_rows=draw(st.sampled_from([1 << 18, 1, 3]))),
             },
             further={
                 "max_wait": wait,
@@ -242,7 +243,6 @@ def runs(draw: st.DrawFn, how: str) -> Run:
         before=draw(
             st.dictionaries(st.integers(1, count), st.sampled_from(Disturbance), max_size=4)
         ),
-        piece=draw(st.sampled_from([1 << 18, 1, 3])),
         cuts=draw(st.lists(st.integers(0, 40), max_size=3)),
         staged_for=draw(st.sampled_from([None, None, None, 1, 2, 4, 6])),
     )

@@ -20,11 +20,12 @@ from tests.conformance.strategies import examples, until_shown
 from tests.joins.enrich.enrichment import LESS, Enrichment, Run, run, runs
 from tests.oracle import assert_same_rows
 from watersmeet.joins.enrich.spec import ENRICH_NAMES
-from watersmeet.rows import encode, output
+from watersmeet.rows import encode
 from watersmeet.rows.encode import encoded
 from watersmeet.rows.output import Output
 from watersmeet.rows.shard import Shard
 from watersmeet.rows.sides import Sides
+from watersmeet.spec.limits import Limits
 from watersmeet.testing import LocalStream
 
 
@@ -35,15 +36,14 @@ def test_any_run_gives_what_the_oracle_gives(how: str) -> None:
     @examples(30)
     @random(case=runs(how))
     def check(case: Run) -> None:
-        with mock.patch.object(output, "PIECE", case.piece):
-            outcome = run(
-                case.enrichment,
-                case.batches,
-                shards=case.shards,
-                before=case.before,
-                cuts=case.cuts,
-                staged_for=case.staged_for,
-            )
+        outcome = run(
+            case.enrichment,
+            case.batches,
+            shards=case.shards,
+            before=case.before,
+            cuts=case.cuts,
+            staged_for=case.staged_for,
+        )
         assert_same_rows(outcome.result, case.enrichment.expected(case.batches))
         shown.update(outcome.phases)
         if case.staged_for not in (None, case.shards):
@@ -102,7 +102,7 @@ def test_a_key_with_very_many_master_rows_is_answered_in_pieces(tmp_path: Path) 
     rows = encoded(stream.to_batches()[0], local.layout.inputs[0].rows)
     results = local.run.step([rows])
     assert sum(map(len, results)) == 2 * 1_000_001 + 2
-    assert max(map(len, results)) <= output.PIECE
+    assert max(map(len, results)) <= Limits().piece_rows
     found = pa.Table.from_batches(results)
     of_one = found.filter(pc.equal(found["n"], 1))["x"].to_numpy()
     assert np.array_equal(np.sort(of_one), np.flatnonzero(keys == 50))
@@ -140,15 +140,13 @@ def test_rows_that_need_one_match_of_very_many_are_compared_with_few(
     assert pairs[0] <= (1000 if condition is None else 6_000_000)
 
 
-def test_wide_rows_of_both_sides_are_answered_in_pieces_of_bounded_size(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wide_rows_of_both_sides_are_answered_in_pieces_of_bounded_size(tmp_path: Path) -> None:
     # Given rows of a kilobyte on both sides, of which each meets forty,
-    monkeypatch.setattr(output, "PIECE_BYTES", 20_000)
     wide = "w" * 1000
     master = pa.table({"k": [1] * 40, "x": [wide] * 40})
     stream = pa.table({"k": [1] * 10, "n": [wide] * 10})
-    given = Enrichment(LocalStream(stream.schema), master, "k", policy={"resident": 0})
+    policy = {"resident": 0, "limits": Limits(piece_bytes=20_000)}
+    given = Enrichment(LocalStream(stream.schema), master, "k", policy=policy)
     local = given.start(str(tmp_path))
     rows = encoded(stream.to_batches()[0], local.layout.inputs[0].rows)
     # then no piece of the 800 kB of results exceeds the limit.

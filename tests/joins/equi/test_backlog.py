@@ -11,7 +11,8 @@ import pytest
 
 from tests.conformance.strategies import INSTANT
 from watersmeet.joins.equi.counters import EquiCounters
-from watersmeet.state import bitmaps, memory, write_buffer
+from watersmeet.spec.limits import Limits
+from watersmeet.state import bitmaps
 from watersmeet.state.manifest import total_memory
 from watersmeet.testing import LocalJoin, LocalStream
 
@@ -21,8 +22,8 @@ OPEN_BYTES = 400_000
 
 @pytest.fixture(autouse=True)
 def limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "OPEN_BYTES", OPEN_BYTES)
-    monkeypatch.setattr(write_buffer, "MEMORY", 100_000)
+    small = Limits(open_bytes=OPEN_BYTES, buffered_memory=100_000)
+    monkeypatch.setattr(LocalJoin, "limits", small)
     monkeypatch.setattr(bitmaps, "MEMORY", 4 * CHUNK_ROWS)
 
 

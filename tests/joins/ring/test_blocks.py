@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -20,13 +21,18 @@ from tests.oracle import Stream, assert_same_rows, sql_join
 from watersmeet.conditions.formula import Formula
 from watersmeet.conditions.predicate import SqlPredicate
 from watersmeet.conditions.terms import Term
-from watersmeet.joins.ring.search import blocks, number_blocks
+from watersmeet.joins.ring.search import blocks
 from watersmeet.joins.ring.search.blocks import TileBlock
 from watersmeet.joins.ring.search.number_blocks import FormulaRuns, NumberBlock
-from watersmeet.segments import intervals as overlaps
-from watersmeet.testing import LocalBackend
+from watersmeet.spec.limits import Limits
+from watersmeet.testing import LocalBackend, LocalJoin
 
 FEW = [(number % 7, number / 100) for number in range(300)]
+
+
+def limited(**sizes: int) -> Any:
+    """Other sizes of the pieces in which joins work."""
+    return mock.patch.object(LocalJoin, "limits", Limits(**sizes))
 
 
 def test_a_function_may_keep_what_it_was_given(tmp_path: Path) -> None:
@@ -143,8 +149,7 @@ def crossed_pairs(
     with (
         mock.patch.object(LocalBackend, "translate", return_value=terms),
         mock.patch.object(FormulaRuns, "blocks", lambda *given: crossed(*given)),
-        mock.patch.object(number_blocks, "_FORMULA_PAIRS", 1000),
-        mock.patch.object(number_blocks, "_LEAST_FORMULA_PAIRS", 100),
+        limited(formula_pairs=1000, least_formula_pairs=100),
     ):
         join = joined(tmp_path, where="...", schema=tables[0].schema, within=within)
         result = join.batch(a=tables[0], b=tables[1])
@@ -243,9 +248,7 @@ def test_odd_numbers_match_as_the_oracle_says(
     with (
         mock.patch.object(LocalBackend, "translate", return_value=tuple(map(Term, predicates))),
         mock.patch.object(FormulaRuns, "blocks", lambda *given: crossed(*given)),
-        mock.patch.object(number_blocks, "_FORMULA_PAIRS", 300),
-        mock.patch.object(number_blocks, "_LEAST_FORMULA_PAIRS", 20),
-        mock.patch.object(overlaps, "LONG", 1),
+        limited(formula_pairs=300, least_formula_pairs=20, long_run=1),
     ):
         # when some of them come later than others,
         join = joined(tmp_path, where=where, schema=batches[0]["a"].schema, how=how)
@@ -271,8 +274,7 @@ def test_a_limit_of_matches_holds_where_rows_are_crossed(tmp_path: Path) -> None
     def run(predicate: SqlPredicate, name: str) -> tuple[pa.Table, int, int]:
         with (
             mock.patch.object(LocalBackend, "translate", return_value=(Term(predicate),)),
-            mock.patch.object(number_blocks, "_FORMULA_PAIRS", 300),
-            mock.patch.object(number_blocks, "_LEAST_FORMULA_PAIRS", 20),
+            limited(formula_pairs=300, least_formula_pairs=20),
         ):
             budget = wm.Budget(fanout=9, overflow="shed")
             schema = doubles(1).schema

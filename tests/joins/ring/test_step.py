@@ -25,10 +25,10 @@ from tests.conformance.ways import in_chunks
 from tests.joins.ring.test_relocation import relocated
 from tests.oracle import Stream, assert_same_rows, sql_join
 from watersmeet.errors import OverBudgetError, PredicateFunctionError, StateError
-from watersmeet.joins.ring import step
 from watersmeet.joins.ring.search import probe, progress_log
 from watersmeet.segments.intervals import StoredIntervals
 from watersmeet.segments.segment import Segment
+from watersmeet.spec.limits import Limits
 from watersmeet.state.manifest import Entry, Manifest
 from watersmeet.state.store import MemoryStore
 from watersmeet.state.window import Window
@@ -255,7 +255,7 @@ def test_what_is_made_for_searches_counts_as_open(
 def test_rows_that_wait_for_new_ones_may_wait_in_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(step, "WAITING_BYTES", 0)
+    monkeypatch.setattr(LocalJoin, "limits", Limits(waiting_bytes=0))
     join = in_chunks(joined(tmp_path, "abc", shards=2), random.Random(1))
     some = rows(*((n, n / 10) for n in range(6)))
     result = join.batch(a=some, b=some, c=some)

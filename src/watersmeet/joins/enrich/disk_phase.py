@@ -21,7 +21,6 @@ from watersmeet.joins.enrich.layout import EnrichLayout
 from watersmeet.joins.enrich.reader import PartitionReader
 from watersmeet.joins.enrich.state import EnrichState
 from watersmeet.rows.columns import Bools, Ints, codes_of, concat
-from watersmeet.rows.output import PIECE_BYTES
 from watersmeet.segments.probe import spread
 from watersmeet.segments.segment import Segment
 from watersmeet.table.files import Extent
@@ -71,7 +70,7 @@ class DiskPhase:
         self._counters.skipped += len(self._table) - len(visits.partitions)
         found = np.zeros(len(asked.codes), dtype=np.bool_)
         extents = self._reader.extents(visits)
-        buffer = MasterBuffer(min(self._layout.policy.piece, PIECE_BYTES) // 2)
+        buffer = MasterBuffer(self._layout.output.piece_bytes // 2)
         order = range(len(visits.partitions))
         for visit in reversed(order) if self._layout.as_of else order:
             asking = visits.wanted[int(visits.low[visit]) : int(visits.high[visit])]

@@ -11,34 +11,28 @@ import pyarrow as pa
 from watersmeet.conditions.predicate import Predicate
 from watersmeet.joins.enrich.policy import EnrichPolicy
 from watersmeet.joins.enrich.spec import EnrichSpec, Wait
-from watersmeet.rows.columns import Bools, key_name
+from watersmeet.joins.layout import JoinLayout, KeyedLayout
+from watersmeet.rows.columns import key_name
 from watersmeet.rows.input_layout import InputLayout, keyed_layouts
 from watersmeet.rows.output import Output, sources
 from watersmeet.rows.sides import Sides, satisfying, where
 from watersmeet.rows.stored_keys import same_keys
-from watersmeet.spec.join_type import JoinType
 from watersmeet.state.fingerprint import fingerprint_of
 
 #: Positions of the two inputs, where rows of both are meant.
 STREAM, TABLE = 0, 1
 
 
-@dataclass(frozen=True)
-class EnrichLayout:
-    """All that the operator needs to know. ``inputs`` are the stream and the table; ``delay`` is
+@dataclass(frozen=True, kw_only=True)
+class EnrichLayout(KeyedLayout, JoinLayout[EnrichPolicy]):
+    """All that the operator needs to know. The inputs are the stream and the table; ``delay`` is
     that of the stream's watermark, None if nothing wakes a shard. ``as_of``: does a row match
     one version of its key at most, the one that is valid at its time? ``retry``: do rows without
     a match wait for a newer version of the table? They do until ``retry_beyond`` microseconds after
     the watermark has reached their time. ``version`` names the column of the result, behind those
     of the ``output``, that says which version of the table a row was answered from."""
 
-    inputs: tuple[InputLayout, ...]
-    how: JoinType
-    exact: bool
-    key_columns: tuple[str, ...]
-    output: Output
     version: str | None
-    predicate: Predicate | None
     as_of: bool
     delay: int | None
     max_wait: Wait | None
@@ -46,8 +40,6 @@ class EnrichLayout:
     retry_beyond: int
     caches: bool
     access: str
-    fingerprint: str
-    policy: EnrichPolicy
 
     def on(self, shards: int) -> EnrichLayout:
         """The same join, on another number of shards."""
@@ -68,14 +60,6 @@ class EnrichLayout:
     def preserved(self) -> bool:
         """Does a row that matches nothing appear in the result?"""
         return self.how.preserves_first
-
-    def holds(self, sides: Sides) -> Bools | None:
-        """For which pairs the predicate holds; None if there is none."""
-        if self.predicate is None:
-            return None
-        return self.predicate.mask(
-            [self.inputs[side].read_at(*sides[side], name) for side, name in self.predicate.columns]
-        )
 
     def confirmed(self, sides: Sides, widest: int) -> Iterator[Sides]:
         """Of pairs with equal codes, those with equal keys for which the predicate holds, in
@@ -109,7 +93,7 @@ def lay_out(
         how=spec.how,
         exact=spec.exact,
         key_columns=tuple(key_name(i) for i in range(len(spec.key_types))),
-        output=Output(schema, sources(made, layouts), spec.exact, policy.piece),
+        output=Output(schema, sources(made, layouts), spec.exact, policy.piece, policy.limits),
         version=spec.version,
         predicate=predicate,
         as_of=spec.as_of is not None,

@@ -98,6 +98,7 @@ class EnrichState(ShardState):
             fingerprint=layout.fingerprint,
             lengths=[None, None],
             memory=memory_for(layout.policy.queue),
+            limits=layout.policy.limits,
         )
         known = {field.name for field in fields(Progress)}
         kept = self.section.get("progress", {})

@@ -40,6 +40,7 @@ class EquiState(ShardState):
             lengths=layout.kept,
             delay=layout.delay,
             memory=layout.policy.memory,
+            limits=layout.limits,
         )
         self._own_watermarks = any(stream.own_watermark for stream in layout.inputs)
         kept, streams = self.section, len(layout.inputs)

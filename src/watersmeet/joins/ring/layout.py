@@ -92,7 +92,11 @@ def lay_out(
         preserved=spec.preserved,
         marked=spec.marked,
         output=Output(
-            output, sources(spec.output, layouts), exact=False, limit=piece_of(policy.memory)
+            output,
+            sources(spec.output, layouts),
+            exact=False,
+            limit=piece_of(policy.memory),
+            limits=policy.limits,
         ),
         conditions=conditions,
         delay=spec.delay,

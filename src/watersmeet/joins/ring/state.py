@@ -39,6 +39,7 @@ class RingState(ShardState):
             lengths=[layout.streams[stream].window for stream in hop.holds],
             delay=layout.delay,
             memory=layout.policy.memory,
+            limits=layout.limits,
         )
         kept, self._layout, self._holds = self.section, layout, hop.holds
         self._judges = hop.number == 0 and layout.own_watermarks

@@ -51,9 +51,6 @@ from watersmeet.state.cache import SegmentCache
 from watersmeet.state.manifest import Entry
 from watersmeet.state.store import Store
 
-#: Rows that wait for the end of a step take at most this many bytes in memory.
-WAITING_BYTES = 256 << 20
-
 
 class RingHop(Operator[RingState, RingCounters, Any]):
     """The operator of one hop. It holds no state of its own: see :class:`RingState`."""
@@ -114,7 +111,7 @@ class HopStep:
         windows = list(zip(hop.holds, state.windows, strict=True))
         self._older: dict[int, list[Entry]] = {s: list(window.entries) for s, window in windows}
         self._stored: dict[int, list[Entry]] = {stream: [] for stream in hop.holds}
-        limit = WAITING_BYTES if layout.piece is None else layout.piece
+        limit = layout.limits.waiting_bytes if layout.piece is None else layout.piece
         self._waiting = [WaitingRows(limit) for _ in hop.inlets]
         self._arrived = [0] * len(layout.streams)
         self._received = self._bytes = 0

@@ -22,10 +22,9 @@ from tests.joins.equi.promises import histories as promises
 from tests.joins.equi.promises import news
 from tests.oracle import Stream, sql_join
 from tests.oracle.compare import assert_same_rows
-from watersmeet.joins.equi.limits import debts as debts_module
 from watersmeet.spec.budget import Budget
 from watersmeet.spec.join_type import JOIN_NAMES
-from watersmeet.state import compaction
+from watersmeet.spec.limits import Limits
 from watersmeet.state.manifest import Manifest
 from watersmeet.state.window import Window
 from watersmeet.testing import LocalJoin, LocalStream
@@ -152,16 +151,13 @@ class TestStages:
 
     def test_a_segment_that_owes_is_not_merged_nor_are_there_too_many(self, tmp_path: Path) -> None:
         join = staged(small(within=1000), 600)
-        run = local(join, tmp_path)
+        with mock.patch.object(LocalJoin, "limits", Limits(fan=2, debts=5)):
+            run = local(join, tmp_path)
         results = []
-        with (
-            mock.patch.object(compaction, "FAN", 2),
-            mock.patch.object(debts_module, "MOST_DEBTS", 5),
-        ):
-            for second in range(40):
-                rows = [(second % 3, at(second), second)]
-                results.append(run.batch(**join.batch(a=rows, b=rows)))
-                assert debts(run) <= 5
+        for second in range(40):
+            rows = [(second % 3, at(second), second)]
+            results.append(run.batch(**join.batch(a=rows, b=rows)))
+            assert debts(run) <= 5
         found = pa.concat_tables([*results, run.finish()])
         rows = [(second % 3, at(second), second) for second in range(40)]
         assert_same_rows(found, join.expected([join.batch(a=rows, b=rows)]))
@@ -273,7 +269,7 @@ def test_nothing_is_lost_and_nothing_comes_twice(how: str) -> None:
     def check(run: Run, memory: int, most: int) -> None:
         nonlocal deferred, owed
         join = staged(run.join, memory)
-        with limited(**run.limits), mock.patch.object(debts_module, "MOST_DEBTS", most):
+        with limited(**run.limits, debts=most):
             outcome = LocalWay().run(
                 join, run.batches, shards=run.shards, before=run.before, cut=run.cut
             )
@@ -309,7 +305,7 @@ def test_promises_and_stages_together() -> None:
         shards = options.pop("shards")
         join = Join(history.streams, on="sno", how=history.how, further=options)
         join = staged(join, memory)
-        with mock.patch.object(debts_module, "MOST_DEBTS", most):
+        with mock.patch.object(LocalJoin, "limits", Limits(debts=most)):
             outcome = LocalWay().run(
                 join, batches, shards=shards, before=history.before, cut=history.cut
             )

@@ -12,8 +12,8 @@ from tests.conformance.join import Join
 from tests.joins.equi.many_streams import join_of, local, rows
 from tests.oracle import multiset
 from watersmeet.errors import OverBudgetError
-from watersmeet.rows import output
 from watersmeet.spec.budget import Budget
+from watersmeet.spec.limits import Limits
 from watersmeet.testing import LocalJoin, LocalStream
 
 
@@ -32,7 +32,7 @@ class TestFanOut:
     def test_the_product_comes_in_pieces_and_is_reported(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(output, "PIECE", 1_000)
+        monkeypatch.setattr(LocalJoin, "limits", Limits(piece_rows=1_000))
         join, result = self.hot(join_of("abc"))
         assert result.num_rows == 2 * self.HOT**2
         assert max(len(batch) for batch in result.to_batches()) <= 1_000
@@ -70,7 +70,7 @@ class TestFanOut:
 
     @pytest.mark.parametrize("names", ["ab", "abc"])
     def test_a_cap_counts_over_pieces(self, names: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(output, "PIECE", 10)
+        monkeypatch.setattr(LocalJoin, "limits", Limits(piece_rows=10))
         join = local(join_of(names), budget=Budget(fanout=25, overflow="shed"))
         join.batch(**{name: rows(name, np.full(30, 7), 1.0) for name in names[:-1]})
         last = names[-1]

@@ -12,8 +12,8 @@ import pytest
 
 from watersmeet.joins.equi.counters import EquiCounters
 from watersmeet.joins.equi.match.gathering import MatchGathering
-from watersmeet.rows import output
 from watersmeet.spec.budget import Budget
+from watersmeet.spec.limits import Limits
 from watersmeet.testing import LocalJoin, LocalStream
 
 LIMIT = 1 << 20
@@ -21,7 +21,7 @@ LIMIT = 1 << 20
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output, "PIECE_BYTES", LIMIT)
+    monkeypatch.setattr(LocalJoin, "limits", Limits(piece_bytes=LIMIT))
 
 
 def joined(folder: Path, key: pa.DataType, how: str = "inner", **options: Any) -> LocalJoin:

@@ -14,8 +14,8 @@ from tests.conformance.strategies import INSTANT
 from watersmeet.joins.equi.context import StepContext
 from watersmeet.joins.equi.counters import EquiCounters
 from watersmeet.joins.equi.match.pairs import PairProbe
-from watersmeet.rows import output
 from watersmeet.segments.segment import Segment
+from watersmeet.spec.limits import Limits
 from watersmeet.testing import LocalJoin, LocalStream
 
 SCHEMA = pa.schema([("k", pa.int64()), ("t", INSTANT), ("n", pa.int64())])
@@ -85,7 +85,7 @@ def test_a_row_that_leaves_with_one_piece_of_its_matches_is_not_in_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given pieces that are cut twice: three pairs at a time, and each is too wide for two,
-    monkeypatch.setattr(output, "PIECE_BYTES", 48)
+    monkeypatch.setattr(LocalJoin, "limits", Limits(piece_bytes=48))
     join, _ = stored(tmp_path, "semi", rows((1, 0)))
     # when a stored row finds three matches at once,
     found = join.batch(b=rows((1, 1), (1, 2), (1, 3)))

@@ -24,9 +24,9 @@ from tests.oracle.compare import assert_same_rows
 from tests.state.recording import CountingStore
 from watersmeet.errors import ViolationError
 from watersmeet.spec.join_type import JOIN_NAMES
+from watersmeet.spec.limits import Limits
 from watersmeet.spec.stream import Punctuation
 from watersmeet.spec.tuning import Tuning
-from watersmeet.state import key_segments
 from watersmeet.state.key_segments import KeySegments
 from watersmeet.testing import LocalJoin, LocalStream
 
@@ -281,7 +281,7 @@ def remembered(join: LocalJoin) -> int:
 def test_with_a_window_what_is_known_of_closed_keys_is_bounded(
     tmp_path: Path, shards: int, recent: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(key_segments, "RECENT", recent)
+    monkeypatch.setattr(LocalJoin, "limits", Limits(recent_ranges=recent))
     join, known, sizes = windowed(tmp_path, shards=shards), [], []
     # Given a key, and a pattern, that are closed every second, while others come,
     for number in range(120):
@@ -311,7 +311,7 @@ def test_a_broken_promise_is_seen_while_the_closed_key_is_remembered(
     seen: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(key_segments, "RECENT", recent)
+    monkeypatch.setattr(LocalJoin, "limits", Limits(recent_ranges=recent))
     join = windowed(tmp_path, violations="drop")
     join.batch(a=second(10, ("other", 1)), b=second(10, ("other", 1)))
     # Given a key that is closed, and the next watermark, which is 8,
@@ -394,7 +394,7 @@ def test_forgetting_never_changes_the_result() -> None:
         results, known = [], 0
         with (
             tempfile.TemporaryDirectory() as folder,
-            mock.patch.object(key_segments, "RECENT", recent),
+            mock.patch.object(LocalJoin, "limits", Limits(recent_ranges=recent)),
         ):
             join = LocalJoin(streams, folder=folder, **options)
             for number, batch in enumerate(tables):

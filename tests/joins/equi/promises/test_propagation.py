@@ -29,9 +29,9 @@ from tests.joins.equi.promises.news import access, data, joined, news
 from tests.oracle import Stream, sql_join
 from tests.oracle.compare import assert_same_rows
 from watersmeet.spec.budget import Budget
+from watersmeet.spec.limits import Limits
 from watersmeet.spec.stream import Punctuation
 from watersmeet.spec.tuning import Tuning
-from watersmeet.state import key_segments
 from watersmeet.state.manifest import Manifest
 from watersmeet.testing import LocalJoin, LocalStream
 
@@ -324,7 +324,7 @@ def run(history: History) -> list[pa.Table]:
     results = []
     with (
         tempfile.TemporaryDirectory() as folder,
-        mock.patch.object(key_segments, "RECENT", history.recent),
+        mock.patch.object(LocalJoin, "limits", Limits(recent_ranges=history.recent)),
     ):
         given |= {"folder": folder, **history.options}
         join = ScheduledJoin(history.streams, **given)

@@ -47,9 +47,6 @@ from watersmeet.segments.segment import Segment
 from watersmeet.state.manifest import Entry
 from watersmeet.state.memory import resident_of
 
-#: No shard has more debts than this; the oldest are settled first.
-MOST_DEBTS = 256
-
 
 class Debts:
     """Decides, in one step, which segments are probed at once; records and settles the debts with
@@ -87,7 +84,7 @@ class Debts:
             recorded = [Debt(stream, new.id, old.id) for old in deferred]
             debts += recorded
             self._context.counters.deferred += len(recorded)
-        yield from self._settle(debts[: max(0, len(debts) - MOST_DEBTS)])
+        yield from self._settle(debts[: max(0, len(debts) - self._context.layout.limits.debts)])
 
     def settle(self, entry: Entry) -> Iterator[pa.RecordBatch]:
         """Settle all debts of a segment, new or old."""
@@ -110,7 +107,7 @@ class Debts:
 
     def _resident(self) -> set[str]:
         """The newest segments of both windows that fit into memory together."""
-        limit = resident_of(self._context.layout.policy.memory)
+        limit = resident_of(self._context.layout.policy.memory, self._context.layout.limits)
         aged = [
             (entry.max_time, age, entry)
             for window in self._context.state.windows

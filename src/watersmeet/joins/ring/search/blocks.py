@@ -33,6 +33,7 @@ from watersmeet.rows.output import Side
 from watersmeet.rows.widths import row_bytes
 from watersmeet.segments.lines import Pairs
 from watersmeet.segments.runs import Runs, Tile
+from watersmeet.spec.limits import Limits
 
 #: Values of pairs in runs take about so many bytes at a time. They are written into the same memory
 #: for each block, as much as stays near. For a function of the user's they get memory of their own:
@@ -59,6 +60,11 @@ class PairRows:
         self.stream = stream
         self._layout = layout
         self._rows = {**probing.sides, stream: rows}
+
+    @property
+    def limits(self) -> Limits:
+        """The sizes of the pieces in which the join works."""
+        return self._layout.limits
 
     def sides(self, mine: Positions, theirs: Positions) -> dict[int, Side]:
         """Pairs as combinations."""

@@ -88,7 +88,8 @@ class Candidates:
     def runs(self, stored: Segment, *, long: bool) -> Runs | None:
         """The same pairs as runs, if that is what they are, and ``long`` ones, if only these are of
         use."""
-        return self._prepared(stored).runs(self._searching, long=long)
+        longer = self._layout.limits.long_run if long else 0
+        return self._prepared(stored).runs(self._searching, longer=longer)
 
     def _measure(self, found: int, every: int) -> None:
         for number in self._overlaps:

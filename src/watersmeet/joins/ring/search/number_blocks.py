@@ -39,9 +39,6 @@ from watersmeet.rows.columns import Bools, Positions
 from watersmeet.segments.lines import Pairs
 from watersmeet.segments.runs import Runs, Tile, Values
 
-#: So many pairs are computed by formulas at a time: all that is made of them stays near. Where few
-#: pairs would be computed at a time, another way is faster.
-_FORMULA_PAIRS, _LEAST_FORMULA_PAIRS = 64 << 10, 4 << 10
 #: Not more than this share of the pairs is left to be gathered: that takes far longer for a pair.
 _GATHERED = 1 / 4
 
@@ -116,11 +113,19 @@ class _NumberColumns:
 
 class FormulaRuns:
     """Pairs for which formulas are computed: ``runs`` of ordinary rows. The ``others`` may match
-    too. ``values`` are those of columns; of the stored stream, in the order of the runs."""
+    too. ``values`` are those of columns; of the stored stream, in the order of the runs. So many
+    ``pairs`` are computed at a time: all that is made of them stays near."""
 
     def __init__(
-        self, stream: int, values: Mapping[_ColumnOf, Values], runs: Runs, others: Sequence[Runs]
+        self,
+        stream: int,
+        values: Mapping[_ColumnOf, Values],
+        runs: Runs,
+        others: Sequence[Runs],
+        *,
+        pairs: int,
     ) -> None:
+        self._pairs = pairs
         self.stream = stream
         self.values = values
         self.runs = runs
@@ -130,7 +135,8 @@ class FormulaRuns:
     def of(cls, rows: PairRows, runs: Runs) -> FormulaRuns | None:
         """None, if formulas do not say all that is to compare, or another way is faster."""
         formulas = rows.formulas
-        if not formulas or len(runs.changes) * _LEAST_FORMULA_PAIRS > len(runs):
+        least = rows.limits.least_formula_pairs
+        if not formulas or len(runs.changes) * least > len(runs):
             return None
         operands = _Operands(rows, formulas)
         others: list[Runs] = []
@@ -145,12 +151,18 @@ class FormulaRuns:
             runs = runs.among(new=new, stored=stored)
         if not operands.fit:
             return None
-        return cls(rows.stream, operands.in_order(runs.order), runs, others)
+        return cls(
+            rows.stream,
+            operands.in_order(runs.order),
+            runs,
+            others,
+            pairs=rows.limits.formula_pairs,
+        )
 
     def blocks(self, size: int, needed: Callable[[Tile], Tile]) -> Iterator[FormulaBlock]:
         """The pairs of ordinary rows, at most ``size`` at a time. ``needed`` is asked, before a
         tile is compared, which part of it is to be."""
-        for tile in self.runs.tiles(min(_FORMULA_PAIRS, size)):
+        for tile in self.runs.tiles(min(self._pairs, size)):
             block = FormulaBlock(self, needed(tile))
             if len(block):
                 yield block
