@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from watersmeet.joins.averages import moving_average
 from watersmeet.rows.columns import Ints
 
 _WEIGHT = 0.1
@@ -53,14 +54,14 @@ class Flow:
         least and greatest time (None: without times)."""
         weight = max(_WEIGHT, 1 / (self.steps + 1))
         self.steps += 1
-        self.rows += weight * (rows - self.rows)
-        self.present += weight * ((rows > 0) - self.present)
+        self.rows = moving_average(self.rows, rows, weight=weight)
+        self.present = moving_average(self.present, rows > 0, weight=weight)
         if newest is None or oldest is None:
             return
         since = oldest if self.newest is None else self.newest
         if newest > since:
             rate = rows * 1e6 / (newest - since)
-            self.rate = rate if self.rate is None else self.rate + _WEIGHT * (rate - self.rate)
+            self.rate = moving_average(self.rate, rate, weight=_WEIGHT)
         self.newest = newest if self.newest is None else max(newest, self.newest)
 
     def sample_match_rates(self, shares: list[float]) -> None:
@@ -68,13 +69,13 @@ class Flow:
         self.sampled = self.steps
         before = self.match_rates or shares
         self.match_rates = [
-            old + _SAMPLE_WEIGHT * (new - old) for old, new in zip(before, shares, strict=True)
+            moving_average(old, new, weight=_SAMPLE_WEIGHT)
+            for old, new in zip(before, shares, strict=True)
         ]
 
     def sample_keys(self, codes: Ints) -> None:
         """Learn from the codes of new rows how many keys there are."""
-        estimate = distinct(codes)
-        self.keys = estimate if self.keys is None else self.keys + _WEIGHT * (estimate - self.keys)
+        self.keys = moving_average(self.keys, distinct(codes), weight=_WEIGHT)
 
 
 def distinct(codes: Ints) -> float:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from watersmeet import sizes
 from watersmeet.conditions.cascade import PredicateStatistics
 from watersmeet.errors import OverBudgetError, StateError
+from watersmeet.joins.averages import moving_average
 from watersmeet.joins.ring.hops import HopLayout
 from watersmeet.joins.ring.layout import RingLayout, of_hop
 from watersmeet.rows.shard import Shard
@@ -70,7 +71,7 @@ class RingState(ShardState):
         """The averages of the new rows of a micro-batch, with those that have come now."""
         weight = 1.0 if not any(self.rows) else _WEIGHT
         pairs = zip(self.rows, arrived, strict=True)
-        self.rows = [before + weight * (now - before) for before, now in pairs]
+        self.rows = [moving_average(before, now, weight=weight) for before, now in pairs]
         return self.rows
 
     def check_reach(self, watermark: int | None) -> None:

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from watersmeet.cost import calibration
 from watersmeet.cost.engine import Direction, Weights, indexed_cost, plain_cost
+from watersmeet.joins.averages import moving_average
 from watersmeet.joins.equi.context import StepContext
 from watersmeet.joins.equi.flow import Flow
 from watersmeet.joins.equi.limits.shedding import Shedding
@@ -101,8 +102,7 @@ class Load:
             flow.arrive(arrived.rows, arrived.oldest, arrived.newest)
         seconds = max(time.perf_counter() - self._began, 1e-6)
         served = sum(arrived.rows for arrived in self._arrivals) / seconds
-        before = served if state.service is None else state.service
-        state.service = before + _WEIGHT * (served - before)
+        state.service = moving_average(state.service, served, weight=_WEIGHT)
 
     def _choose_indexes(self) -> None:
         """Fix which windows' new segments get an index: as the policy says; if it may change,
