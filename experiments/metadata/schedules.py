@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.joins.equi.layout import EquiLayout
+from watersmeet.joins.equi.operator import EquiJoin
 from watersmeet.joins.equi.policy import Schedule
 from watersmeet.joins.equi.state import EquiState
-from watersmeet.joins.equi.step import EquiJoin
 from watersmeet.joins.operator import Chunk
 from watersmeet.testing import LocalJoin, LocalStream
 

@@ -76,3 +76,21 @@ def proven_unmatched(window: Window, until: int) -> Iterator[tuple[pa.RecordBatc
         if window.useless_until is not None:
             proven &= times > window.useless_until
         yield rows, proven
+
+
+def unproven(window: Window) -> int:
+    """How many stored rows may still match, and have not matched so far: neither marked nor gone.
+
+    The counts of an entry say it, unless some of its rows may be both, or some are useless. Only
+    the few segments around ``useless_until`` are of the latter kind."""
+    since, total = window.useless_until, 0
+    for entry in window.entries:
+        some = since is not None and entry.min_time <= since
+        if not some and not (entry.marked and entry.gone):
+            total += entry.rows - entry.marked - entry.gone
+        elif entry.marked < entry.rows:
+            unmarked = ~(window.marks(entry) | window.gone(entry))
+            if since is not None and some:
+                unmarked &= times_of(window.open(entry).rows) > since
+            total += int(unmarked.sum())
+    return total

@@ -122,23 +122,6 @@ class Window:
         """The rows that are stored, and not gone."""
         return total_rows(self.entries)
 
-    def unproven(self) -> int:
-        """How many rows may still match, and have not matched so far: neither marked nor gone.
-
-        The counts of an entry say it, unless some of its rows may be both, or only some are that
-        late. Only the few segments that have useless rows are of the latter kind."""
-        since, total = self.useless_until, 0
-        for entry in self.entries:
-            some = since is not None and entry.min_time <= since
-            if not some and not (entry.marked and entry.gone):
-                total += entry.rows - entry.marked - entry.gone
-            elif entry.marked < entry.rows:
-                unmarked = ~(self.marks(entry) | self.gone(entry))
-                if since is not None and some:
-                    unmarked &= times_of(self.open(entry).rows) > since
-                total += int(unmarked.sum())
-        return total
-
     @property
     def memory(self) -> int:
         """What the stored rows and their indexes take in memory, in bytes."""

@@ -15,7 +15,7 @@ import pytest
 from tests.conformance import join as conformance
 from tests.conformance.join import at, table
 from tests.conformance.strategies import INSTANT
-from watersmeet.joins.equi import step as module
+from watersmeet.joins.equi import operator, step
 from watersmeet.joins.equi.context import StepContext
 from watersmeet.joins.equi.counters import EquiCounters
 from watersmeet.spec.budget import Budget
@@ -80,7 +80,7 @@ def test_nothing_of_a_step_outlives_it(
 
     watched: list[int] = []
 
-    class WatchedStep(module.EquiStep):
+    class WatchedStep(step.EquiStep):
         def __init__(self, *args: Any) -> None:
             super().__init__(*args)
             every = (self, self.matcher, self.promises, self.debts)
@@ -88,8 +88,8 @@ def test_nothing_of_a_step_outlives_it(
             alive.extend(weakref.ref(part) for part in parts)
             watched.append(len(parts))
 
-    monkeypatch.setattr(module, "StepContext", Watched)
-    monkeypatch.setattr(module, "EquiStep", WatchedStep)
+    monkeypatch.setattr(step, "StepContext", Watched)
+    monkeypatch.setattr(operator, "EquiStep", WatchedStep)
     # Given steps with rows, one without, and the end of time,
     results = 0
     for second in range(6):
@@ -124,7 +124,7 @@ def test_a_shard_without_rows_keeps_up_with_the_watermark_of_a_stream(tmp_path: 
     layout = join.join.layout
     first, second = layout.inputs
     own = replace(layout, inputs=(replace(first, own_watermark=True), second))
-    join.run.operator = module.EquiJoin(own)
+    join.run.operator = operator.EquiJoin(own)
     # Given a shard that stores nothing, and waits for the watermark all the same,
     join.batch()
     assert join.run.state(0).waits

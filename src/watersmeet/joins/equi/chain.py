@@ -6,8 +6,8 @@ from functools import partial
 
 from watersmeet.joins.chain import Chain, Circumstances, Hop, Input
 from watersmeet.joins.equi.layout import EquiLayout
+from watersmeet.joins.equi.operator import EquiJoin
 from watersmeet.joins.equi.spec import EquiSpec
-from watersmeet.joins.equi.step import EquiJoin
 from watersmeet.rows.route import ByKey
 
 

@@ -39,7 +39,7 @@ results, later (:mod:`.limits.debts`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 import numpy as np
@@ -48,7 +48,6 @@ import pyarrow.compute as pc
 
 from watersmeet.joins.equi.context import StepContext
 from watersmeet.joins.equi.counters import EquiCounters
-from watersmeet.joins.equi.drivers import driven
 from watersmeet.joins.equi.layout import EquiLayout
 from watersmeet.joins.equi.limits import shedding
 from watersmeet.joins.equi.limits.debts import Debts
@@ -58,69 +57,12 @@ from watersmeet.joins.equi.match.pairs import PairMatcher, PairProbe
 from watersmeet.joins.equi.promises.phase import PromisePhase
 from watersmeet.joins.equi.promises.promised_keys import PromisedKeys
 from watersmeet.joins.equi.state import EquiState
-from watersmeet.joins.operator import END_OF_TIME, Chunk, Operator, count_windows
+from watersmeet.joins.operator import END_OF_TIME, Chunk
 from watersmeet.joins.watermark import matchable, newly_useless, on_time, proven_unmatched
 from watersmeet.rows.columns import Bools, codes_of
-from watersmeet.rows.shard import Shard
 from watersmeet.rows.widths import sliced
 from watersmeet.segments.segment import Segment
-from watersmeet.state.cache import SegmentCache
-from watersmeet.state.store import Store
 from watersmeet.state.window import Window
-
-
-class EquiJoin(Operator[EquiState, EquiCounters, pa.RecordBatch]):
-    """The operator. It holds no state of its own: see :class:`EquiState`."""
-
-    def __init__(self, layout: EquiLayout) -> None:
-        self.layout = layout
-        self.inputs = [stream.name for stream in layout.inputs]
-        self.output = layout.output.schema
-
-    @property
-    def chunk_bytes(self) -> int | None:
-        return self.layout.piece
-
-    def counters(self) -> EquiCounters:
-        return EquiCounters.zero(len(self.layout.inputs))
-
-    def open(self, store: Store, shard: Shard, cache: SegmentCache) -> EquiState:
-        return EquiState(self.layout, store, shard, cache)
-
-    def step(
-        self,
-        chunks: Iterable[Chunk],
-        watermark: int | None,
-        state: EquiState,
-        counters: EquiCounters,
-    ) -> Iterator[pa.RecordBatch]:
-        """Results of one micro-batch, in pieces."""
-        step = EquiStep(self, state, counters)
-        yield from _counted(step.results(chunks, watermark), counters)
-
-    def finish(self, state: EquiState, counters: EquiCounters) -> Iterator[pa.RecordBatch]:
-        """Time ends: emit what is unmatched."""
-        yield from _counted(EquiStep(self, state, counters).end_of_time(), counters)
-
-    def report(self, state: EquiState, counters: EquiCounters) -> None:
-        count_windows(state, counters)
-        for i, (stream, window) in enumerate(zip(counters.streams, state.windows, strict=True)):
-            stream.indexed = sum(entry.indexed for entry in window.entries)
-            if self.layout.preserved[i]:
-                stream.unproven = window.unproven()
-        counters.owed = len(state.debts)
-
-    def ordered(self, rows: Chunk, state: EquiState) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """New rows of all streams in the order in which they are processed: each with its stream.
-        By *priority*, a stream with unique keys comes first: rows of the many side then find their
-        only match at once, and are not stored."""
-        schedule = self.layout.policy.schedule
-        if schedule.streams != "priority":
-            usual = [flow.rows for flow in state.flows]
-            return driven(schedule.streams, rows, state.stored_rows, usual)
-        first = sorted(range(len(rows)), key=lambda stream: not self.layout.inputs[stream].unique)
-        given = ((stream, rows[stream]) for stream in first)
-        return ((stream, batch) for stream, batch in given if batch is not None and len(batch))
 
 
 class Matcher(Protocol):
@@ -139,9 +81,15 @@ class EquiStep:
     """One step of one shard. ``matcher`` is always there; ``promises`` and ``debts`` only if the
     plan needs them."""
 
-    def __init__(self, join: EquiJoin, state: EquiState, counters: EquiCounters) -> None:
-        layout = self._layout = join.layout
-        self._join = join
+    def __init__(
+        self,
+        layout: EquiLayout,
+        ordered: Callable[[Chunk, EquiState], Iterator[tuple[int, pa.RecordBatch]]],
+        state: EquiState,
+        counters: EquiCounters,
+    ) -> None:
+        self._layout = layout
+        self._ordered = ordered
         self._state = state
         self._counters = counters
         self._context = context = StepContext(layout, state, counters)
@@ -224,7 +172,7 @@ class EquiStep:
     def _processed(self, rows: Chunk) -> Iterator[pa.RecordBatch]:
         """Join new rows of all streams, in the order of the schedule, in parts that a memory
         budget has room for."""
-        for stream, run in self._join.ordered(rows, self._state):
+        for stream, run in self._ordered(rows, self._state):
             limit = self._layout.piece
             for part in [run] if limit is None else sliced(run, limit):
                 yield from self._arrive(stream, part)
@@ -266,10 +214,3 @@ class EquiStep:
             return True
         expired = sum(entry.rows for entry in window.entries if entry.max_time <= until)
         return load.probed(stream) or 2 * expired > window.rows
-
-
-def _counted(results: Iterator[pa.RecordBatch], counters: EquiCounters) -> Iterator[pa.RecordBatch]:
-    """The same results, counted as they pass."""
-    for batch in results:
-        counters.results += len(batch)
-        yield batch

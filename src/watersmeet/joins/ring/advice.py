@@ -14,7 +14,7 @@ takes on its way does not. So it does not decide how a step's input is cut
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -132,3 +132,27 @@ def better_order(
     if now <= _MUCH * max(then, 1.0):
         return None
     return best, now / max(then, 1.0)
+
+
+def advise(measured: Measurements, layout: RingLayout, state: RingState) -> list[str]:
+    """What to say of the order and of the number of slices, if it has not been said already."""
+    return [*_of_order(measured, layout, state), *_of_slices(measured, layout, state)]
+
+
+def _of_order(measured: Measurements, layout: RingLayout, state: RingState) -> Iterator[str]:
+    better = better_order(measured, layout) if len(layout.streams) > 2 else None
+    order = None if better is None else list(better[0])
+    if better is not None and order != state.advised:
+        names = ", ".join(repr(layout.streams[stream].name) for stream in better[0])
+        yield (
+            f"as measured, the order {names} would make {better[1]:,.0f} times fewer partial "
+            f"results. To take it: wm.relocate(..., order=[{names}]), or a new checkpoint."
+        )
+    state.advised = order
+
+
+def _of_slices(measured: Measurements, layout: RingLayout, state: RingState) -> Iterator[str]:
+    better = better_slices(measured, layout)
+    if better is not None and better[0] != state.advised_slices:
+        yield f"{better[1]}. To take it: tuning=wm.Tuning(slices={better[0]})."
+    state.advised_slices = None if better is None else better[0]

@@ -7,8 +7,8 @@ from functools import partial
 from watersmeet.joins.chain import EVERY, Chain, Circumstances, Hop, Input
 from watersmeet.joins.ring.hops import hops_of
 from watersmeet.joins.ring.layout import RingLayout, of_hop
+from watersmeet.joins.ring.operator import RingHop
 from watersmeet.joins.ring.spec import RingSpec
-from watersmeet.joins.ring.step import RingHop
 
 
 def chain_of(spec: RingSpec, layout: RingLayout) -> Chain:

@@ -31,8 +31,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from watersmeet.joins.operator import END_OF_TIME, Operator, count_windows
-from watersmeet.joins.ring.advice import Measurements, better_order, better_slices
+from watersmeet.joins.ring.advice import Measurements, advise
 from watersmeet.joins.ring.counters import RingCounters
 from watersmeet.joins.ring.hops import RESULTS, HopLayout, Inlet
 from watersmeet.joins.ring.layout import RingLayout
@@ -43,58 +42,10 @@ from watersmeet.joins.ring.state import RingState
 from watersmeet.joins.watermark import matchable, newly_useless, on_time, proven_unmatched
 from watersmeet.rows.columns import HOME, TIME
 from watersmeet.rows.output import Side
-from watersmeet.rows.shard import Shard
 from watersmeet.rows.spill import WaitingRows
 from watersmeet.rows.widths import sliced
 from watersmeet.segments.segment import Segment
-from watersmeet.state.cache import SegmentCache
 from watersmeet.state.manifest import Entry
-from watersmeet.state.store import Store
-
-
-class RingHop(Operator[RingState, RingCounters, Any]):
-    """The operator of one hop. It holds no state of its own: see :class:`RingState`."""
-
-    def __init__(self, layout: RingLayout, hop: HopLayout) -> None:
-        self.layout = layout
-        self.hop = hop
-        self.inputs = [inlet.name for inlet in hop.inlets]
-        self.output = layout.output.schema
-
-    @property
-    def counted(self) -> list[str]:
-        return [stream.name for stream in self.layout.streams]
-
-    @property
-    def chunk_bytes(self) -> int | None:
-        return self.layout.piece
-
-    def counters(self) -> RingCounters:
-        return RingCounters.zero(len(self.layout.streams))
-
-    def open(self, store: Store, shard: Shard, cache: SegmentCache) -> RingState:
-        return RingState(self.layout, self.hop, store, shard, cache)
-
-    def step(
-        self,
-        chunks: Iterable[Sequence[pa.RecordBatch | None]],
-        watermark: int | None,
-        state: RingState,
-        counters: RingCounters,
-    ) -> Iterator[Any]:
-        """Results of one micro-batch, or what goes to the inputs of the next hop."""
-        step = HopStep(self.layout, self.hop, state, counters)
-        yield from step.results(chunks, watermark)
-
-    def finish(self, state: RingState, counters: RingCounters) -> Iterator[Any]:
-        """Time ends: emit what is unmatched."""
-        yield from HopStep(self.layout, self.hop, state, counters).advance(END_OF_TIME)
-
-    def report(self, state: RingState, counters: RingCounters) -> None:
-        count_windows(state, counters, self.hop.holds)
-        for stream, window in zip(self.hop.holds, state.windows, strict=True):
-            if self.layout.preserved[stream]:
-                counters.streams[stream].unproven = window.unproven()
 
 
 class HopStep:
@@ -313,27 +264,7 @@ class HopStep:
             conditions = len(self._layout.conditions.streams)
             yield self._hop.advised, measured.to_batch(conditions)
             return
-        self._advise_order(measured)
-        self._advise_slices(measured)
-
-    def _advise_order(self, measured: Measurements) -> None:
-        better = better_order(measured, self._layout) if len(self._layout.streams) > 2 else None
-        order = None if better is None else list(better[0])
-        if better is not None and order != self._state.advised:
-            names = ", ".join(repr(self._layout.streams[stream].name) for stream in better[0])
-            self._counters.notes.append(
-                f"as measured, the order {names} would make {better[1]:,.0f} times fewer partial "
-                f"results. To take it: wm.relocate(..., order=[{names}]), or a new checkpoint."
-            )
-        self._state.advised = order
-
-    def _advise_slices(self, measured: Measurements) -> None:
-        better = better_slices(measured, self._layout)
-        if better is not None and better[0] != self._state.advised_slices:
-            self._counters.notes.append(
-                f"{better[1]}. To take it: tuning=wm.Tuning(slices={better[0]})."
-            )
-        self._state.advised_slices = None if better is None else better[0]
+        self._counters.notes += advise(measured, self._layout, state)
 
     # -- what the watermark proves ----------------------------------------------------
 

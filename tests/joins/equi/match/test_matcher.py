@@ -19,7 +19,8 @@ from watersmeet.joins.equi.step import EquiStep
 def test_the_number_of_streams_chooses(streams: str, matcher: type) -> None:
     join = local(join_of(streams))
     counters = EquiCounters.zero(len(streams))
-    step = EquiStep(join.join, join.run.state(0), counters)
+    operator = join.join
+    step = EquiStep(operator.layout, operator.ordered, join.run.state(0), counters)
     assert isinstance(step.matcher, matcher)
     context = StepContext(join.join.layout, join.run.state(0), counters)
     assert context.names == list(streams)
