@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import watersmeet as wm
-from watersmeet.rows.sides import Sides, satisfying, where
+from watersmeet.rows.output import Sides, satisfying, where
 from watersmeet.testing import LocalJoin, LocalStream
 
 SCHEMA = pa.schema([("k", pa.int64()), ("n", pa.int64())])

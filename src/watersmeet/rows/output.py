@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +22,10 @@ from watersmeet.rows.widths import cuts, row_bytes
 from watersmeet.spec.limits import LIMITS, Limits
 from watersmeet.spec.output import IS_PUNCTUATION, OutputColumn
 
+#: Rows of a stream, and the position in them of each combination's row.
 Side = tuple[pa.RecordBatch, Positions]
+#: Combinations: the sides of all streams that take part, of the same length.
+Sides = dict[int, Side]
 
 #: The bytes that the positions of a combination take, at the least.
 _POSITIONS = 16
@@ -81,9 +85,7 @@ class Output:
         """No piece has more rows, however narrow: their positions take memory too."""
         return max(1, min(self.limits.piece_rows, self.piece_bytes // _POSITIONS))
 
-    def pieces(
-        self, sides: dict[int, Side], *, widest: int | None = None
-    ) -> Iterator[dict[int, Side]]:
+    def pieces(self, sides: Sides, *, widest: int | None = None) -> Iterator[Sides]:
         """Combinations, a piece at a time. ``widest`` is what one takes at most, if that is known.
         If that many fit into a piece, or nearly, none is measured."""
         count, size = len(next(iter(sides.values()))[1]), self.piece_rows
@@ -94,9 +96,7 @@ class Output:
         for start in range(0, count, size):
             yield from self._measured(_part(sides, slice(start, start + size)))
 
-    def rows(
-        self, sides: dict[int, Side], *, punctuation: bool = False
-    ) -> Iterator[pa.RecordBatch]:
+    def rows(self, sides: Sides, *, punctuation: bool = False) -> Iterator[pa.RecordBatch]:
         """One result row for each combination of a piece; the columns of a stream that is not
         there are null."""
         count = len(next(iter(sides.values()))[1])
@@ -111,14 +111,14 @@ class Output:
         for piece in self.pieces({stream: (rows, chosen)}):
             yield from self.rows(piece, punctuation=punctuation)
 
-    def _measured(self, sides: dict[int, Side]) -> Iterator[dict[int, Side]]:
+    def _measured(self, sides: Sides) -> Iterator[Sides]:
         """A bounded number of combinations, cut by the bytes that they take."""
         count = len(next(iter(sides.values()))[1])
         widths = sum(row_bytes(rows, positions) for rows, positions in sides.values())
         for cut in cuts(widths, count, self.piece_bytes):
             yield sides if cut.stop - cut.start == count else _part(sides, cut)
 
-    def _build(self, sides: dict[int, Side], count: int, *, punctuation: bool) -> pa.RecordBatch:
+    def _build(self, sides: Sides, count: int, *, punctuation: bool) -> pa.RecordBatch:
         holder = next(iter(sides))
         # All columns of a side in one call: of a small piece, calling takes most of the time.
         taken = {
@@ -167,6 +167,26 @@ class Output:
         return list(names)
 
 
-def _part(sides: dict[int, Side], part: slice) -> dict[int, Side]:
+def _part(sides: Sides, part: slice) -> Sides:
     """Some of the combinations."""
     return {stream: (rows, positions[part]) for stream, (rows, positions) in sides.items()}
+
+
+class Conditional(Protocol):
+    """A join that may have a further condition."""
+
+    def holds(self, sides: Sides, /) -> np.ndarray | None:
+        """For which combinations it holds; None if there is none."""
+
+
+def where(sides: Sides, mask: np.ndarray | slice) -> Sides:
+    """The combinations for which the mask is true."""
+    return {stream: (rows, positions[mask]) for stream, (rows, positions) in sides.items()}
+
+
+def satisfying(layout: Conditional, sides: Sides) -> Sides:
+    """Of combinations with equal keys, those for which the join's predicate holds."""
+    if not len(next(iter(sides.values()))[1]):
+        return sides
+    holds = layout.holds(sides)
+    return sides if holds is None else where(sides, holds)

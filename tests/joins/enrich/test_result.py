@@ -22,9 +22,8 @@ from tests.oracle import assert_same_rows
 from watersmeet.joins.enrich.spec import ENRICH_NAMES
 from watersmeet.rows import encode
 from watersmeet.rows.encode import encoded
-from watersmeet.rows.output import Output
+from watersmeet.rows.output import Output, Sides
 from watersmeet.rows.shard import Shard
-from watersmeet.rows.sides import Sides
 from watersmeet.spec.limits import Limits
 from watersmeet.testing import LocalStream
 

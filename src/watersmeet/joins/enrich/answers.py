@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from watersmeet.joins.enrich.layout import STREAM, TABLE, EnrichLayout
 from watersmeet.rows.columns import TIME, Bools, Ints, Positions, times_of
-from watersmeet.rows.sides import Sides
+from watersmeet.rows.output import Sides
 from watersmeet.rows.stored_keys import same_keys
 from watersmeet.rows.widths import row_bytes
 from watersmeet.segments.probe import bisect, spread

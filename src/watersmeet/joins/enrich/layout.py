@@ -14,8 +14,7 @@ from watersmeet.joins.enrich.spec import EnrichSpec, Wait
 from watersmeet.joins.layout import JoinLayout, KeyedLayout
 from watersmeet.rows.columns import key_name
 from watersmeet.rows.input_layout import InputLayout, keyed_layouts
-from watersmeet.rows.output import Output, sources
-from watersmeet.rows.sides import Sides, satisfying, where
+from watersmeet.rows.output import Output, Sides, satisfying, sources, where
 from watersmeet.rows.stored_keys import same_keys
 from watersmeet.state.fingerprint import fingerprint_of
 

@@ -33,7 +33,7 @@ from watersmeet.joins.equi.limits.fan_out import EquiFanOut
 from watersmeet.joins.equi.match.combination_probe import CombinationProbe
 from watersmeet.joins.equi.match.gathering import GatheredMatches, MatchGathering
 from watersmeet.rows.columns import Bools, Ints, Positions
-from watersmeet.rows.sides import Sides, satisfying, where
+from watersmeet.rows.output import Sides, satisfying, where
 from watersmeet.segments.index import Index
 from watersmeet.segments.probe import bisect, shifted, spread
 from watersmeet.segments.segment import Segment

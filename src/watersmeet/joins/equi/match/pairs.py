@@ -23,7 +23,7 @@ from watersmeet.joins.equi.limits.fan_out import EquiFanOut
 from watersmeet.joins.equi.match.discard import discard
 from watersmeet.joins.equi.promises.promised_keys import PromisedKeys
 from watersmeet.rows.columns import Bools, Positions
-from watersmeet.rows.sides import Sides, satisfying, where
+from watersmeet.rows.output import Sides, satisfying, where
 from watersmeet.rows.stored_keys import same_keys
 from watersmeet.segments.probe import probe
 from watersmeet.segments.segment import Segment
