@@ -37,21 +37,21 @@ def chunks(capsules: Iterable[Capsule], *, inputs: int, limit: int) -> Iterator[
     chunk, if only an empty one."""
     held, size = [], 0
     with tempfile.SpooledTemporaryFile(max_size=1) as file:  # made when it is first written to
-        waiting = _Waiting(file)
+        spilled = _SpilledCapsules(file)
         for capsule in capsules:
             held.append(capsule)
             size += len(capsule[1])
             if size > limit:
-                waiting.add(held)
+                spilled.add(held)
                 held, size = [], 0
-        if waiting.places:
-            waiting.add(held)
-            yield from waiting.chunks(inputs, limit)
+        if spilled.places:
+            spilled.add(held)
+            yield from spilled.chunks(inputs, limit)
         else:
             yield _chunk(_in_order(held), inputs)
 
 
-class _Waiting:
+class _SpilledCapsules:
     """Capsules in a file.
 
     ``places`` says of each where it is, after what it is ordered by: the greatest time in it, its
