@@ -44,7 +44,7 @@ class OperatorState:
 
 
 #: From a micro-batch on, the slices of each operator whose rows have no key.
-Since = tuple[int, tuple[int, ...]]
+SlicesSince = tuple[int, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Note:
     and how many slices there were when. A note that is not readable says nothing."""
 
     joins: tuple[OperatorState, ...] = ()
-    history: tuple[Since, ...] = ()
+    history: tuple[SlicesSince, ...] = ()
 
     @classmethod
     def read(cls, text: str) -> Note:
@@ -89,13 +89,13 @@ class Note:
         return next((n for since, n in reversed(self.history) if since <= batch), None)
 
 
-def dealt(
+def slice_history(
     note: Note, operators: Sequence[OperatorState], checkpoint: Checkpoint
-) -> tuple[tuple[Since, ...], tuple[int, ...] | None]:
+) -> tuple[tuple[SlicesSince, ...], tuple[int, ...] | None]:
     """From which micro-batch on how many slices hold, and how many held for the micro-batch that
     was interrupted, if those were others."""
     now = tuple(operator.slices for operator in operators if operator.slices is not None)
-    only: tuple[Since, ...] = ((0, now),) if now else ()
+    only: tuple[SlicesSince, ...] = ((0, now),) if now else ()
     if note.history == only or not now:
         return only, None
     following = checkpoint.last + 1

@@ -45,7 +45,7 @@ from watersmeet.errors import StateError
 from watersmeet.joins.chain import EVERY
 from watersmeet.plan.crowding import fitting_shards
 from watersmeet.spark.checkpoint.checkpoint import Checkpoint, check
-from watersmeet.spark.checkpoint.note import Note, OperatorState, dealt
+from watersmeet.spark.checkpoint.note import Note, OperatorState, slice_history
 from watersmeet.spark.jvm.driver import name_jobs
 from watersmeet.spark.jvm.queries import ActiveQuery, on_start, session_name
 from watersmeet.spark.query.observations import name_observed, observed_in
@@ -124,7 +124,7 @@ def _compare_operators(
     """The part of :func:`compare` that is about stored rows."""
     found = Note.of(checkpoint)
     before = found or Note()
-    history, again = dealt(before, operators, checkpoint)
+    history, again = slice_history(before, operators, checkpoint)
     if before == Note(tuple(operators), history) and again is None:
         return
     reaching = operators
@@ -155,24 +155,24 @@ def other_partitions(checkpoint: Checkpoint, session: int, cores: int | None) ->
     kept = checkpoint.partitions
     if kept is None or kept == session:
         return None
-    told = (
+    text = (
         f"the query goes on with the {kept} shuffle partitions that its checkpoint was begun with, "
         f"not with the session's {session}"
     )
     fitting = fitting_shards(kept, cores)
     if fitting is not None:
-        told += (
+        text += (
             f"; these are far too many for {cores} core{'' if cores == 1 else 's'}, as every "
             f"micro-batch takes a step of each: {fitting} fit, and need a new checkpointLocation"
         )
-    return f"{checkpoint.folder}: {told}."
+    return f"{checkpoint.folder}: {text}."
 
 
 def _several(slices: Sequence[int]) -> str:
-    told = ", ".join("all" if n == EVERY else str(n) for n in slices)
+    text = ", ".join("all" if n == EVERY else str(n) for n in slices)
     return (
         "a micro-batch of this query was interrupted, and must be run again with the slices that "
-        f"its joins had then ({told}). Start it with them, let it finish a micro-batch, and change "
+        f"its joins had then ({text}). Start it with them, let it finish a micro-batch, and change "
         "them afterwards."
     )
 

@@ -9,15 +9,20 @@ from __future__ import annotations
 import os
 import traceback
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from pyspark import cloudpickle
 
 from watersmeet.errors import InternalError, WatersmeetError
 
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 Made = TypeVar("Made")
 
+#: Asks Spark for the state of an operator.
+Declaration: TypeAlias = "Callable[[StatefulProcessorHandle], object]"
 #: With this variable set, a worker that fails sends the error's message only.
 HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
 
@@ -37,7 +42,7 @@ class WorkerObject:
     query starts, to ask a stateful operator for its state, and waits for it. It does without what
     is sent, and without our packages, which take most of a second to import."""
 
-    declare: Callable[[Any], Any] | None = None
+    declare: Declaration | None = None
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         pickled = cloudpickle.dumps((type(self), vars(self)))  # type: ignore[no-untyped-call]
@@ -45,7 +50,7 @@ class WorkerObject:
 
 
 @by_value
-def _opened(pickled: bytes, declare: Callable[[Any], Any] | None) -> Any:
+def _opened(pickled: bytes, declare: Declaration | None) -> Any:
     import os
     import pickle
     import platform
@@ -59,7 +64,7 @@ def _opened(pickled: bytes, declare: Callable[[Any], Any] | None) -> Any:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
 
         class Declaring:
-            def init(self, handle: Any) -> None:
+            def init(self, handle: StatefulProcessorHandle) -> None:
                 ask(handle)
 
             def close(self) -> None:

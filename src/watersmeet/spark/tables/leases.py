@@ -31,8 +31,8 @@ _EVERY = 1.0
 
 @dataclass(frozen=True)
 class Lease:
-    """That of an enrichment of a session, on the staged tables that it may read now; and when its
-    table is staged anew, if it is."""
+    """The lease of an enrichment on the staged tables that it may read now; and when its table is
+    staged anew, if it is."""
 
     spark: SparkSession
     tables: Callable[[], Iterable[StagedTable]]
