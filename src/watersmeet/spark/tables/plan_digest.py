@@ -55,7 +55,7 @@ class PlanDigest:
             return None  # a node is where it was not looked for
         return None if _FUNCTION in str(answers) else json.dumps([self.text, answers])
 
-    def _plain(self, value: Any) -> Any:
+    def _plain(self, value: object) -> object:
         """A value of the JSON, without what differs between two plans of one query."""
         if isinstance(value, list):
             return [self._plain(each) for each in value if _class(each) not in _NAMING]
@@ -91,7 +91,7 @@ class PlanDigest:
                 yield [node.field(field) for field in asked[name]]
 
 
-def _class(node: Any) -> str | None:
+def _class(node: object) -> str | None:
     """The simple name of the class of a node; None if it is not one."""
     if not isinstance(node, dict) or "class" not in node:
         return None
