@@ -29,13 +29,12 @@ class HadoopFiles:
 
     def names(self, folder: str) -> list[str]:
         """The names in a folder; none, if it is not there."""
-        return [name for name, _ in self._children(folder)] if self.exists(folder) else []
+        return [str(each.getPath().getName()) for each in self._statuses(folder)]
 
     def folders(self, folder: str) -> list[str]:
         """The names of the folders in a folder; none, if it is not there."""
-        if not self.exists(folder):
-            return []
-        return [name for name, is_folder in self._children(folder) if is_folder]
+        inside = [each.getPath() for each in self._statuses(folder) if each.isDirectory()]
+        return [str(path.getName()) for path in inside]
 
     def read(self, path: str) -> str | None:
         """The text of a file; None, if there is none."""
@@ -72,11 +71,11 @@ class HadoopFiles:
         file = self._path(source)
         return bool(self._system(file).rename(file, self._path(target)))
 
-    def _children(self, folder: str) -> list[tuple[str, bool]]:
-        """What is in a folder: its name, and whether it is a folder."""
+    def _statuses(self, folder: str) -> list[JavaObject]:
+        """What Hadoop knows of all that is in a folder; nothing, if it is not there."""
         path = self._path(folder)
-        statuses = self._system(path).listStatus(path)
-        return [(str(each.getPath().getName()), each.isDirectory()) for each in statuses]
+        system = self._system(path)
+        return list(system.listStatus(path)) if system.exists(path) else []
 
     def _path(self, path: str) -> JavaObject:
         java = self._jvm.org.apache.hadoop.fs.Path(path)
