@@ -30,7 +30,7 @@ from tests.conformance.join import START, Condition, Join, micros
 from tests.conformance.strategies import INSTANT, KEY_KINDS, PAYLOADS, KeyKind
 from tests.oracle import Stream, sql_join
 from watersmeet.joins.enrich.spec import ACCESSES, ENRICH_NAMES
-from watersmeet.spark.tables.enrich import STAGE_FOLDER
+from watersmeet.spark.tables.settings import STAGE_FOLDER
 from watersmeet.testing import LocalStream
 
 if TYPE_CHECKING:

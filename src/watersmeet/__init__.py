@@ -13,8 +13,7 @@ from watersmeet.joins.metrics import JoinMetrics, StepMetrics
 from watersmeet.joins.operator import JoinStreamCounters, Largest, StreamCounters
 from watersmeet.joins.ring.counters import RingMetrics
 from watersmeet.spark.checkpoint.relocation import relocate
-from watersmeet.spark.query.listener import Listener
-from watersmeet.spark.query.metrics import metrics
+from watersmeet.spark.query.metrics import Listener, metrics
 from watersmeet.spark.session.session import configure, local_session
 from watersmeet.spec.budget import Budget
 from watersmeet.spec.predicate import PredicateFunction

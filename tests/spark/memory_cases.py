@@ -26,7 +26,7 @@ from watersmeet.rows.route import ByKey
 from watersmeet.spark.query import capsule, processor
 from watersmeet.spark.query import in_place as in_place_module
 from watersmeet.spark.query.capsule import Pack
-from watersmeet.spark.query.exits import Results
+from watersmeet.spark.query.exits import ResultExit
 from watersmeet.spark.query.in_place import InPlace
 from watersmeet.spark.query.processor import Processor
 from watersmeet.state.cache import SegmentCache
@@ -115,7 +115,7 @@ def stepped(folder: str, memory: str, *, count: int, width: int) -> tuple[int, i
     """The only shard is stepped, with capsules."""
     enrich = started(folder, memory, refresh="1 minute")
     operator, cache = enrich.run.operator, SegmentCache(f"{folder}/cache", 1 << 30)
-    ids, leave = (0,), Results(operator.output)
+    ids, leave = (0,), ResultExit(operator.output)
     shard = Processor(operator, leave, cache, ids, streaming=True, timers=False)
     shard.init(None)  # type: ignore[arg-type]
     timers: Any = SimpleNamespace(getCurrentWatermarkInMs=lambda: 0)

@@ -16,13 +16,13 @@ from unittest import mock
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
-from watersmeet.spark.checkpoint.checkpoint import Files
-from watersmeet.spark.checkpoint.relocation import Transform
+from watersmeet.spark.checkpoint.relocation import NewState
+from watersmeet.spark.jvm.hadoop import HadoopFiles
 
 #: What is called at a moment: of whom, and the how manieth call it is.
 MOMENTS: dict[str, tuple[type, str, int]] = {
-    "a hop is written": (Transform, "apply", 2),
-    "all is written": (Files, "rename", 1),
+    "a hop is written": (NewState, "of_next", 2),
+    "all is written": (HadoopFiles, "rename", 1),
 }
 
 

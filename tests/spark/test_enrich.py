@@ -43,10 +43,10 @@ from tests.spark.streams import (
 from watersmeet.joins.enrich.spec import ENRICH_NAMES, EnrichHow
 from watersmeet.rows.layout import row_layout
 from watersmeet.spark.query.inputs import describe
-from watersmeet.spark.tables import staging
-from watersmeet.spark.tables.enrich import stage_folder
+from watersmeet.spark.tables import stage_job
+from watersmeet.spark.tables.folders import remove_idle
 from watersmeet.spark.tables.identity import identity
-from watersmeet.spark.tables.staging import _Write, remove_idle
+from watersmeet.spark.tables.settings import stage_folder
 from watersmeet.table.staged_table import StagedTable
 from watersmeet.table.versions import Versions
 
@@ -706,7 +706,10 @@ def test_a_disk_that_is_full_is_said(
     stream = as_stream(spark, tmp_path / "views", views(1))
     given = as_table(spark, tmp_path / "products", products())
     # Given tasks that cannot write what they should: they take another folder for a full one.
-    monkeypatch.setattr(staging, "_Write", lambda folder, *rest: _Write("/dev/full/x", *rest))
+    writer = stage_job._ShardWriter
+    monkeypatch.setattr(
+        stage_job, "_ShardWriter", lambda folder, *rest: writer("/dev/full/x", *rest)
+    )
     with pytest.raises(wm.errors.StagedTableError, match="cannot be staged in /dev/full"):
         wm.enrich(stream, given, on="product", stage=stage)
     assert staged_tables(stage) == []

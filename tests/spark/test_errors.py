@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 import watersmeet as wm
 from watersmeet import errors
-from watersmeet.spark.session.cores import cores
+from watersmeet.spark.session.master import cores
 
 pytestmark = pytest.mark.spark
 

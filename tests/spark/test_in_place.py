@@ -60,11 +60,11 @@ def answered(case: Run, dice: random.Random, shown: Counter[str]) -> pa.Table:
             InPlace(operator, SegmentCache(f"{folder}/cache", 1 << 30), f"worker {n}", "answer")
             for n in range(2)
         ]
-        in_place._LEARNED.clear()
+        in_place._MEMORIES.clear()
         for number, batch in enumerate(case.batches):
             spoil_cache(f"{folder}/cache", case.before.get(number))
-            if in_place._LEARNED and dice.random() < 0.05:
-                in_place._LEARNED.popitem()
+            if in_place._MEMORIES and dice.random() < 0.05:
+                in_place._MEMORIES.popitem()
             for task in tasks(dice, batch):
                 rows = encoded(
                     concat(task.combine_chunks().to_batches() or [_empty(task.schema)]),
@@ -147,12 +147,12 @@ def test_wide_rows_are_taken_a_piece_at_a_time(tmp_path: Path) -> None:
 
 
 def test_a_worker_keeps_what_it_knows_of_a_few_queries_only() -> None:
-    in_place._LEARNED.clear()
-    first = in_place._learned("0")
-    assert in_place._learned("0") is first
-    for number in range(1, in_place._KEPT):
-        in_place._learned(str(number))
-    assert in_place._learned("0") is first
-    in_place._learned("another")
-    assert "1" not in in_place._LEARNED
-    assert len(in_place._LEARNED) == in_place._KEPT
+    in_place._MEMORIES.clear()
+    first = in_place._memory_of("0")
+    assert in_place._memory_of("0") is first
+    for number in range(1, in_place._QUERIES):
+        in_place._memory_of(str(number))
+    assert in_place._memory_of("0") is first
+    in_place._memory_of("another")
+    assert "1" not in in_place._MEMORIES
+    assert len(in_place._MEMORIES) == in_place._QUERIES

@@ -26,16 +26,11 @@ from tests.spark.streams import read, write
 from watersmeet.errors import PredicateFunctionError, SessionError
 from watersmeet.rows.route import ByKey
 from watersmeet.spark.query.capsule import Pack
-from watersmeet.spark.query.exits import Results
+from watersmeet.spark.query.exits import ResultExit
 from watersmeet.spark.query.processor import Processor
 from watersmeet.spark.session.launcher import launcher
-from watersmeet.spark.session.python import (
-    HIDE_TRACEBACK,
-    briefly,
-    check_python,
-    fault_of,
-    use_this_python,
-)
+from watersmeet.spark.session.python import check_python, fault_of, use_this_python
+from watersmeet.spark.session.worker_object import HIDE_TRACEBACK, briefly
 from watersmeet.state.cache import SegmentCache
 
 
@@ -174,7 +169,7 @@ def test_a_worker_that_lacks_watersmeet_says_so(bare: Path) -> None:
 
 
 def test_the_worker_beside_the_driver_declares_the_state_and_imports_nothing(bare: Path) -> None:
-    leave, cache = Results(pa.schema([])), SegmentCache(None, 1 << 20)
+    leave, cache = ResultExit(pa.schema([])), SegmentCache(None, 1 << 20)
     operator = CountByKey()
     processor = Processor(operator, leave, cache, (0,), streaming=True, timers=False)
     code = """

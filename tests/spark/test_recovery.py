@@ -29,7 +29,7 @@ from tests.spark.streams import (
     without_end,
     write,
 )
-from watersmeet.spark.checkpoint.start_check import NOTE
+from watersmeet.spark.checkpoint.note import NOTE
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

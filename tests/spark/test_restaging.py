@@ -24,6 +24,7 @@ from watersmeet.rows.columns import CODE
 from watersmeet.rows.layout import row_layout
 from watersmeet.rows.shard import Shard
 from watersmeet.spark.query.inputs import describe
+from watersmeet.spark.tables import folders
 from watersmeet.spark.tables import staging as staging_module
 from watersmeet.spark.tables.identity import relisted
 from watersmeet.spark.tables.staging import Staging
@@ -153,12 +154,12 @@ def test_a_table_that_is_being_removed_is_found_by_nobody(
         folder.mkdir()
         os.utime(folder, (0, 0))
     with monkeypatch.context() as patched:
-        patched.setattr(staging_module.shutil, "rmtree", lambda *_, **__: None)
-        staging_module.remove_idle(str(tmp_path))
+        patched.setattr(folders.shutil, "rmtree", lambda *_, **__: None)
+        folders.remove_idle(str(tmp_path))
     # then its name is free, and what is left of both is removed the next time.
     left = sorted(path.name.rpartition("-")[0] for path in tmp_path.iterdir())
     assert left == ["." + "a" * 32, "." + "b" * 32]
-    staging_module.remove_idle(str(tmp_path))
+    folders.remove_idle(str(tmp_path))
     assert not [*tmp_path.iterdir()]
 
 
@@ -178,12 +179,12 @@ def test_a_table_that_another_driver_has_just_staged_stays(
         return seen.pop() if seen else intact(staged)
 
     monkeypatch.setattr(StagedTable, "intact", first_seen_before)
-    staging_module._rename(str(hidden), StagedTable(str(folder)))
+    folders.give_name(str(hidden), StagedTable(str(folder)))
     # then that one stays,
     assert (folder / "by another driver").exists()
     # and a damaged one is replaced.
     (folder / "0" / "filter").unlink()
-    staging_module._rename(str(hidden), StagedTable(str(folder)))
+    folders.give_name(str(hidden), StagedTable(str(folder)))
     assert [path.name for path in tmp_path.iterdir()] == [folder.name]
     assert intact(StagedTable(str(folder)))
 
@@ -197,7 +198,7 @@ def test_a_file_that_names_a_version_which_is_gone_is_removed(tmp_path: Path) ->
     for name in (there, gone):
         os.utime(tmp_path / f"{name}.current", (0, 0))
     # when idle versions are removed, then only that of the second one is.
-    staging_module.remove_idle(str(tmp_path))
+    folders.remove_idle(str(tmp_path))
     left = [there, f"{there}.current", f"{made}.current"]
     assert sorted(path.name for path in tmp_path.iterdir()) == left
 
@@ -263,14 +264,14 @@ def test_a_file_that_comes_while_a_table_is_staged_is_for_the_next_version(
     data = tmp_path / "data"
     add(data, "a.parquet", prices(range(1000)))
     df = spark.read.parquet(str(data))
-    tables, write_rows = staging(df, tmp_path / "stage"), staging_module._write
+    tables, write_rows = staging(df, tmp_path / "stage"), staging_module.write_table
 
     def interrupted(*given: Any, **further: Any) -> None:
         add(data, "b.parquet", prices(range(1000, 1010)))
         relisted(df)
         write_rows(*given, **further)
 
-    monkeypatch.setattr(staging_module, "_write", interrupted)
+    monkeypatch.setattr(staging_module, "write_table", interrupted)
     first = tables.stage(df)
     monkeypatch.undo()
     # then the new file is not in that version, and once in the next one.

@@ -23,9 +23,10 @@ from tests.oracle import Stream, assert_same_rows, sql_join
 from tests.spark import relocation_process
 from tests.spark.driver import driver
 from tests.spark.streams import SECOND, at, events, read, run, table, without_end, write
+from watersmeet.joins.chain import EVERY
 from watersmeet.rows.layout import keyless_layout
 from watersmeet.spark.checkpoint.checkpoint import Checkpoint
-from watersmeet.spark.checkpoint.start_check import EVERY, NOTE, Note
+from watersmeet.spark.checkpoint.note import NOTE, Note
 from watersmeet.spark.query.encode import encoded
 from watersmeet.spec.stream import Column, StreamSpec
 

@@ -12,7 +12,7 @@ import pytest
 from watersmeet.errors import StateError
 from watersmeet.spark.checkpoint import start_check
 from watersmeet.spark.checkpoint.checkpoint import Checkpoint, check
-from watersmeet.spark.checkpoint.start_check import Watched
+from watersmeet.spark.checkpoint.note import OperatorState
 from watersmeet.state.fingerprint import fingerprint_of
 from watersmeet.state.manifest import Manifest
 
@@ -22,7 +22,9 @@ def test_the_joins_of_a_plan_are_found_by_the_names_of_their_observations(
 ) -> None:
     # Given joins of which one's name begins with another's, and with what follows a name,
     names = ["watersmeet: a", "watersmeet: a (2)", "watersmeet: a, [b", "watersmeet: c"]
-    monkeypatch.setattr(start_check, "_operators", {name: Watched(f"<{name}>") for name in names})
+    monkeypatch.setattr(
+        start_check, "_operators", {name: OperatorState(f"<{name}>") for name in names}
+    )
     plan = """WriteToMicroBatchDataSource
 +- Project [id#1]
    +- CollectMetrics watersmeet: a (2), [transform(x)[0] AS step#1], 16
@@ -40,7 +42,7 @@ def test_the_jobs_of_a_query_are_called_by_its_joins_once_each(
 ) -> None:
     # Given a join of two operators, when the query is named, then the join is named once.
     hops = [f"watersmeet: near, hop {number} of 2" for number in (1, 2)]
-    monkeypatch.setattr(start_check, "_operators", {name: Watched(name) for name in hops})
+    monkeypatch.setattr(start_check, "_operators", {name: OperatorState(name) for name in hops})
     plan = "\n".join(f"CollectMetrics {name}, [transform(x)[0] AS step#1], 1" for name in hops)
     assert start_check.named_in(plan) == "near"
 

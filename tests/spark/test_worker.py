@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from watersmeet.spark.session import worker
-from watersmeet.spark.session.python import Travelling
+from watersmeet.spark.session.worker_object import WorkerObject
 
 
 @pytest.fixture(autouse=True)
@@ -76,7 +76,7 @@ def test_other_processes_have_no_such_connection() -> None:
     assert not worker._found
 
 
-class Finds(Travelling):
+class Finds(WorkerObject):
     """Has the worker found its connection, before any rows came?"""
 
     def __call__(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

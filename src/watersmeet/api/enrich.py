@@ -18,8 +18,9 @@ from watersmeet.spark.checkpoint.checkpoint import check as check_checkpoint
 from watersmeet.spark.query.inputs import describe
 from watersmeet.spark.query.result import result_schema
 from watersmeet.spark.session import session
-from watersmeet.spark.tables.enrich import Inputs, build, found, layout_of, place, stage_folder
+from watersmeet.spark.tables.enrichment import EnrichInputs, build, layout_of, staged_size
 from watersmeet.spark.tables.identity import relisted
+from watersmeet.spark.tables.settings import place, stage_folder
 from watersmeet.spec.stream import TABLE_NAME
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class Enrichment:
     """A validated call of :func:`enrich` that has not run yet; made by :func:`plan_enrich`."""
 
     plan: EnrichPlan
-    inputs: Inputs
+    inputs: EnrichInputs
 
     def __repr__(self) -> str:
         spec = self.plan.spec
@@ -47,7 +48,7 @@ class Enrichment:
 
     def explain(self) -> str:
         """The plan as a tree: what matches, how the table is read, when rows are answered."""
-        size = found(self.plan, self.inputs)
+        size = staged_size(self.plan, self.inputs)
         return replace(self.plan, folder=self.inputs.folder, size=size).explain()
 
     def check(self, checkpoint: str) -> None:
@@ -124,7 +125,7 @@ def plan_enrich(
     session.check(spark, stream_with_state=with_state)
     for warning in planned.warnings():
         warn(f"{planned.spec.name}: {warning}")
-    return Enrichment(planned, Inputs(stream.df, named.df, read, stage_folder(spark, stage)))
+    return Enrichment(planned, EnrichInputs(stream.df, named.df, read, stage_folder(spark, stage)))
 
 
 def _table(table: Table | Callable[[], Table]) -> tuple[Stream, Callable[[], DataFrame]]:

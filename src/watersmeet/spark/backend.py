@@ -12,7 +12,7 @@ from watersmeet.cost import calibration
 from watersmeet.cost.engine import Weights
 from watersmeet.cost.slices import SliceWeights
 from watersmeet.spark.query.query import shard_count
-from watersmeet.spark.session.cores import cores
+from watersmeet.spark.session.master import cores
 from watersmeet.spark.sql import translate
 
 

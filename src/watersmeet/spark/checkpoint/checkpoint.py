@@ -11,13 +11,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from watersmeet.errors import StateError
+from watersmeet.spark.jvm.hadoop import HadoopFiles
 from watersmeet.spark.query.shards import shard_ids
 from watersmeet.state.fingerprint import changed
 from watersmeet.state.manifest import Manifest
@@ -69,8 +69,8 @@ class Checkpoint:
     folder: str
 
     @cached_property
-    def files(self) -> Files:
-        return Files(self.spark)
+    def files(self) -> HadoopFiles:
+        return HadoopFiles(self.spark)
 
     def check_readable(self) -> None:
         """Refuse a path that Spark's state reader takes for another one: it escapes the path as a
@@ -180,98 +180,3 @@ def _fields(schema: T.StructType, column: str) -> list[str]:
     """The names of the fields of a column that has such."""
     kind = schema[column].dataType if column in schema.names else None
     return kind.fieldNames() if isinstance(kind, T.StructType) else []
-
-
-class Files:
-    """Folders of checkpoints, by Hadoop's file systems."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        self._jvm: Any = spark._jvm
-        session: Any = spark._jsparkSession
-        self._conf = session.sessionState().newHadoopConf()
-
-    def path(self, name: str) -> Any:
-        path = self._jvm.org.apache.hadoop.fs.Path(name)
-        return path.getFileSystem(self._conf).makeQualified(path)
-
-    def resolved(self, name: str) -> str:
-        """The full name of a folder."""
-        return str(self.path(name).toString())
-
-    def is_escaped(self, name: str) -> bool:
-        """Does a path have characters that are others as a URI?"""
-        address = self.path(name).toUri()
-        return bool(address.getRawPath() != address.getPath())
-
-    def exists(self, path: Any) -> bool:
-        return bool(path.getFileSystem(self._conf).exists(path))
-
-    def names(self, folder: str) -> list[str]:
-        """The names in a folder; none, if it is not there."""
-        path = self.path(folder)
-        children = self._children(path) if self.exists(path) else []
-        return [str(child.getName()) for child in children]
-
-    def read(self, name: str) -> str | None:
-        """The text of a file; None, if there is none."""
-        file = self.path(name)
-        return self._text(file) if self.exists(file) else None
-
-    def write(self, name: str, text: str) -> None:
-        """Make a file with a text, or replace it."""
-        self._write(self.path(name), text)
-
-    def copy_without_state(self, source: str, target: str) -> None:
-        """Copy all of a checkpoint but what is stored; what was there is removed."""
-        goal = self.path(target)
-        goal.getFileSystem(self._conf).delete(goal, True)
-        for child in self._children(self.path(source)):
-            if child.getName() != STATE:
-                self._copy(child, self.path(f"{target}/{child.getName()}"))
-        self._copy_metadata(self.path(f"{source}/{STATE}"), f"{target}/{STATE}")
-
-    def replace_in_metadata(self, folder: str, before: str, after: str) -> None:
-        """Spark notes absolute names of the files that describe state: let them be those of
-        another folder."""
-        for operator in self._children(self.path(f"{folder}/{STATE}")):
-            versions = self.path(f"{operator.toString()}/_metadata/v2")
-            for file in self._children(versions) if self.exists(versions) else []:
-                text = self._text(file).replace(f'"{before}/', f'"{after}/')
-                self._write(file, text)
-
-    def rename(self, source: str, target: str) -> None:
-        path = self.path(source)
-        if not path.getFileSystem(self._conf).rename(path, self.path(target)):
-            raise StateError(f"{source} is complete, but could not be renamed to {target}: do it.")
-
-    def _copy_metadata(self, source: Any, target: str) -> None:
-        """Copy what describes state: of an operator; or, for operators that have their schemas
-        there, of its first shard or of the stores in it."""
-        for status in source.getFileSystem(self._conf).listStatus(source):
-            child = status.getPath()
-            name = child.getName()
-            if name.startswith("_"):
-                self._copy(child, self.path(f"{target}/{name}"))
-            elif status.isDirectory():
-                self._copy_metadata(child, f"{target}/{name}")
-
-    def _children(self, path: Any) -> list[Any]:
-        return [status.getPath() for status in path.getFileSystem(self._conf).listStatus(path)]
-
-    def _copy(self, source: Any, target: Any) -> None:
-        systems = [path.getFileSystem(self._conf) for path in (source, target)]
-        copy = self._jvm.org.apache.hadoop.fs.FileUtil.copy
-        copy(systems[0], source, systems[1], target, False, self._conf)
-
-    def _text(self, file: Any) -> str:
-        stream = file.getFileSystem(self._conf).open(file)
-        try:
-            text = self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
-        finally:
-            stream.close()
-        return str(text)
-
-    def _write(self, file: Any, text: str) -> None:
-        stream = file.getFileSystem(self._conf).create(file, True)
-        stream.write(bytearray(text.encode()))
-        stream.close()

@@ -13,32 +13,28 @@ store copies file by file.)
 
 Timers stay where they were. A shard that had no rows has none, and needs none: the first
 micro-batch after a start has rows, with which every shard takes a step and sets its timer.
-
-Spark's rewriter takes state as it is stored: rows of its *unsafe* format, as bytes.
-
-    null bits, 8 bytes │ a word for each field │ what is not of fixed length, in whole words
-                         a number, or (length, offset)
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from watersmeet.errors import PlanError, SessionError, StateError
 from watersmeet.joins.ring.relocation import Moved, Relocation, hop_of
 from watersmeet.rows.ipc import decode, encode
-from watersmeet.spark.checkpoint.checkpoint import STATE, Checkpoint, Files
-from watersmeet.spark.checkpoint.start_check import NOTE
+from watersmeet.spark.checkpoint.checkpoint import STATE, Checkpoint
+from watersmeet.spark.checkpoint.copy import copy_without_state, rename_in_descriptions
+from watersmeet.spark.checkpoint.note import NOTE
+from watersmeet.spark.checkpoint.unsafe_rows import unsafe_key, unsafe_row
+from watersmeet.spark.jvm.rewriting import rewrite_state
 from watersmeet.spark.query.shards import shard_ids
 from watersmeet.state.manifest import Manifest
 from watersmeet.state.shard import MANIFEST
@@ -72,14 +68,14 @@ def relocate(
     if spark is None:
         raise SessionError("relocate: there is no Spark session. Make one: wm.local_session().")
     _check_version(spark)
-    before = Moving(spark, checkpoint)
+    before = RingCheckpoint(spark, checkpoint)
     before.check_readable()
     if before.files.is_escaped(target):
         raise PlanError(
             f"target={target!r}: Spark cannot write state to a path that has spaces, or others of "
             "the characters that a URI escapes. Give another one."
         )
-    if before.files.exists(before.files.path(target)):
+    if before.files.exists(target):
         raise PlanError(f"target={target!r} is there already. Give a new place, or remove it.")
     hops = before.hops()
     shards = len(hops[0].manifests)
@@ -91,7 +87,7 @@ def relocate(
     plan = Relocation.of([hop.manifests for hop in hops], slices=slices, order=order)
     state = before.relocated(plan, hops).persist()
     try:
-        before.rewritten(target, hops, state)
+        before.rewrite(target, hops, state)
     finally:
         state.unpersist()
 
@@ -110,14 +106,14 @@ class StoredHop:
     manifests: list[Manifest]
 
 
-class Moving(Checkpoint):
-    """A stopped query's checkpoint, whose rows get new homes."""
+class RingCheckpoint(Checkpoint):
+    """The checkpoint of a stopped query with a join without a key, whose rows get new homes."""
 
     @cached_property
     def batch(self) -> int:
         """The last micro-batch, which must be complete."""
         if self.committed is None:
-            there = self.files.exists(self.files.path(self.folder))
+            there = self.files.exists(self.folder)
             what = "no micro-batch of a query is in it" if there else "there is no such folder"
             raise StateError(f"checkpoint={self.folder!r}: {what}.")
         if self.begun != self.committed:
@@ -167,79 +163,54 @@ class Moving(Checkpoint):
             .applyInArrow(arriving(plan, ids), _STORED)
         )
 
-    def rewritten(self, target: str, hops: Sequence[StoredHop], state: DataFrame) -> None:
+    def rewrite(self, target: str, hops: Sequence[StoredHop], state: DataFrame) -> None:
         """Write the new checkpoint, with that ``state`` of the hops."""
-        files: Files = self.files
-        session, jvm = cast(Any, self.spark._jsparkSession), cast(Any, self.spark._jvm)
+        files = self.files
         source, goal = files.resolved(self.folder), files.resolved(target)
         building = f"{goal}.incomplete"
-        files.copy_without_state(source, building)
-        runtime = jvm.org.apache.spark.sql.execution.streaming.runtime
-        read_only = False
-        logs = runtime.StreamingQueryCheckpointMetadata(session, building, read_only)
-        batch = self.batch
-        places = {hop.operator: number for number, hop in enumerate(hops)}
-        shards = len(hops[0].manifests)
-        stores = (operator for operator, _ in self.stores())
-        transform = Transform(self.spark, stores, places, shards, state)
-        ensure_callback_server_started(self.spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
-        rewriter = jvm.org.apache.spark.sql.execution.streaming.state.StateRewriter(
-            session,
-            batch,
-            batch,
-            building,
-            session.sessionState().newHadoopConf(),
-            jvm.scala.Some(source),
-            jvm.scala.Some(transform),
-            jvm.scala.Some(logs),
+        copy_without_state(files, source, building)
+        new = NewState(
+            stores=iter([operator for operator, _ in self.stores()]),
+            hops={hop.operator: number for number, hop in enumerate(hops)},
+            shards=len(hops[0].manifests),
+            rows=state,
         )
-        ids = rewriter.run()
-        commit = logs.commitLog().get(batch).get().withStateUniqueIds(ids)
-        logs.commitLog().purgeAfter(batch - 1)
-        if not logs.commitLog().add(batch, commit):
+        if not rewrite_state(
+            self.spark, source=source, target=building, batch=self.batch, change=new.of_next
+        ):
             raise StateError(f"target={target!r}: somebody else writes it.")
-        files.replace_in_metadata(building, source, goal)
+        rename_in_descriptions(files, building, source, goal)
         # What the note says is no longer so: a query that starts from here looks at the state.
         files.write(f"{building}/{NOTE}", "")
-        files.rename(building, goal)
+        if not files.rename(building, goal):
+            raise StateError(f"{building} is complete, but could not be renamed to {goal}: do it.")
 
 
-class Transform:
-    """Spark's rewriter calls it for one state store after the other. Each of ``stores`` is the
-    operator that it belongs to."""
+@dataclass(frozen=True)
+class NewState:
+    """The new state of a query, store by store. Each of ``stores`` is the operator that it belongs
+    to; ``hops`` are the hops of these operators, and ``rows`` are what is stored then, by hop."""
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        stores: Iterator[int],
-        hops: Mapping[int, int],
-        shards: int,
-        state: DataFrame,
-    ) -> None:
-        self._spark = spark
-        self._shards = shards
-        self._stores = stores
-        self._hops = hops
-        self._state = state
+    stores: Iterator[int]
+    hops: Mapping[int, int]
+    shards: int
+    rows: DataFrame
 
-    def apply(self, stored: Any) -> Any:
-        """A store's new state, of the schema and in the partitions of what is stored."""
-        hop = self._hops.get(next(self._stores))
+    def of_next(self, stored: DataFrame) -> DataFrame | None:
+        """The new state of the next store, of the schema and in the partitions of what is stored;
+        None: it stays as it is."""
+        hop = self.hops.get(next(self.stores))
         if hop is None:
-            return stored
-        raw = DataFrame(stored, self._spark)
-        new = self._state.where(F.col("hop") == hop).select(
+            return None
+        new = self.rows.where(F.col("hop") == hop).select(
             F.struct("shard").alias("partition_key"),
             "key_bytes",
             "value_bytes",
             F.lit(STATE).alias("column_family_name"),
         )
-        timers = raw.where(F.col("column_family_name") != STATE)
-        united = self._spark.createDataFrame([], raw.schema).union(new).union(timers)
-        return united.repartition(self._shards, "partition_key")._jdf
-
-    class Java:
-        implements = ("scala.Function1",)
+        timers = stored.where(F.col("column_family_name") != STATE)
+        nothing = stored.sparkSession.createDataFrame([], stored.schema)
+        return nothing.union(new).union(timers).repartition(self.shards, "partition_key")
 
 
 def leaving(plan: Relocation) -> Callable[..., pa.Table]:
@@ -298,24 +269,3 @@ def _moved(row: dict[str, Any]) -> Moved:
     rows = decode(row["rows"])
     bits = np.unpackbits(np.frombuffer(row["marks"], np.uint8), count=len(rows))
     return Moved(row["hop"], row["number"], row["window"], rows, bits.view(np.bool_))
-
-
-def unsafe_row(*fields: int | bytes) -> bytes:
-    """A row of Spark's unsafe format, with fields that are integers or bytes.
-
-    >>> unsafe_row(7).hex(), unsafe_row(b"ab").hex()
-    ('00000000000000000700000000000000', '000000000000000002000000100000006162000000000000')
-    """
-    words, rest = b"", b""
-    for field in fields:
-        if isinstance(field, int):
-            words += struct.pack("<q", field)
-        else:
-            words += struct.pack("<II", len(field), 8 + 8 * len(fields) + len(rest))
-            rest += field + bytes(-len(field) % 8)
-    return bytes(8) + words + rest
-
-
-def unsafe_key(shard: int, name: str) -> bytes:
-    """The key of a value in the map of a shard."""
-    return unsafe_row(unsafe_row(shard), unsafe_row(name.encode()))

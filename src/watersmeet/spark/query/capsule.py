@@ -32,8 +32,8 @@ from watersmeet.rows.types import UTC, canonical_rows
 from watersmeet.rows.widths import sliced
 from watersmeet.spark.query.places import PLACE_BYTES, without_places
 from watersmeet.spark.query.shards import ids_in_task, reach_in_task, slices_in_task
-from watersmeet.spark.session.python import Travelling
 from watersmeet.spark.session.worker import promptly, settle
+from watersmeet.spark.session.worker_object import WorkerObject
 
 #: What travels to an operator; the event time leaves before it gets there.
 CAPSULE = T.StructType(
@@ -56,7 +56,7 @@ CAPSULE_BYTES = 128 << 10
 
 
 @dataclass(frozen=True)
-class Pack(Travelling):
+class Pack(WorkerObject):
     """Turns rows into capsules for one input (``stream``) of an operator.
 
     ``ids[n]`` is what Spark knows shard n by (:mod:`watersmeet.spark.query.shards`). As a function

@@ -34,23 +34,7 @@ _REPORTS = (
     f"array<struct<{COUNTERS}: {_SUMS}, {NOTES}: array<string>, "
     f"{LARGEST}: struct<fanout: bigint, stream: string, key: string>>>"
 )
-_PREFIX = "watersmeet: "
 _NO_NUMBERS = ("streams", "notes", "largest")
-
-
-def observation_name(name: str) -> str:
-    """The name of a join's metrics in Spark's progress."""
-    return f"{_PREFIX}{name}"
-
-
-def name_observed(observation: str) -> str:
-    """The name of the join whose metrics are observed under this name."""
-    return observation.removeprefix(_PREFIX)
-
-
-def is_ours(observation: str) -> bool:
-    """Is it the name of the metrics of a join of ours?"""
-    return observation.startswith(_PREFIX)
 
 
 def numbers(counters: Counters, streams: Sequence[str]) -> Iterator[tuple[str, int]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -25,23 +25,29 @@ SMALL_BYTES = 64 << 10
 _REPORT = pa.field(REPORT, pa.string())
 
 
-class Exit(Protocol):
+#: What an operator that hands rows on emits: the number of an input of the next one, and rows.
+HandedRows: TypeAlias = tuple[int, pa.RecordBatch]
+
+Emitted = TypeVar("Emitted", contravariant=True)
+
+
+class Exit(Protocol[Emitted]):
     """Turns what a step emits into batches of one schema."""
 
     @property
     def schema(self) -> pa.Schema:
         """The columns of the batches."""
 
-    def batches(self, emitted: Iterator[Any], *, first: bool) -> Iterator[pa.RecordBatch]:
+    def batches(self, emitted: Iterator[Emitted], *, first: bool) -> Iterator[pa.RecordBatch]:
         """What leaves; ``first``: is the step that of the first shard?"""
 
-    def in_task(self, limit: int | None) -> Exit:
+    def in_task(self, limit: int | None) -> Exit[Emitted]:
         """The same, as the query needs it that this task belongs to: at most ``limit`` bytes are
         gathered, if there is one."""
 
 
 @dataclass(frozen=True)
-class Results:
+class ResultExit:
     """Results leave as they are, in batches that are large enough to be cheap and small enough
     to stream: of about so many ``rows``, or bytes (``size``)."""
 
@@ -49,18 +55,20 @@ class Results:
     rows: int = FRAME_ROWS
     size: int = FRAME_BYTES
 
-    def batches(self, emitted: Iterator[Any], *, first: bool) -> Iterator[pa.RecordBatch]:
+    def batches(
+        self, emitted: Iterator[pa.RecordBatch], *, first: bool
+    ) -> Iterator[pa.RecordBatch]:
         gathering = Gathering(self.rows, self.size)
         for batch in emitted:
             yield from gathering.add(batch)
         yield from gathering.rest()
 
-    def in_task(self, limit: int | None) -> Results:
+    def in_task(self, limit: int | None) -> ResultExit:
         return self if limit is None else replace(self, size=min(self.size, limit))
 
 
 @dataclass(frozen=True)
-class HandOn:
+class CapsuleExit:
     """Rows leave as capsules for the next operator, by the pack of the input that they are for.
     The first shard also wakes every shard of that operator."""
 
@@ -70,7 +78,7 @@ class HandOn:
     def schema(self) -> pa.Schema:
         return CAPSULE_ARROW
 
-    def batches(self, emitted: Iterator[Any], *, first: bool) -> Iterator[pa.RecordBatch]:
+    def batches(self, emitted: Iterator[HandedRows], *, first: bool) -> Iterator[pa.RecordBatch]:
         if first:
             yield self.packs[0].heartbeat()
         gathering = [Gathering(PACK_ROWS, pack.limit) for pack in self.packs]
@@ -81,8 +89,8 @@ class HandOn:
             for batch in gathered.rest():
                 yield from pack.packed(batch)
 
-    def in_task(self, limit: int | None) -> HandOn:
-        return HandOn(tuple(pack.in_task(limit) for pack in self.packs))
+    def in_task(self, limit: int | None) -> CapsuleExit:
+        return CapsuleExit(tuple(pack.in_task(limit) for pack in self.packs))
 
 
 def with_last_report(

@@ -33,14 +33,14 @@ from watersmeet.rows.types import canonical_rows
 from watersmeet.rows.widths import sliced
 from watersmeet.spark.checkpoint.start_check import watch
 from watersmeet.spark.query import counters
-from watersmeet.spark.query.counters import observation_name
 from watersmeet.spark.query.encode import encoded
-from watersmeet.spark.query.exits import Results, with_last_report
+from watersmeet.spark.query.exits import ResultExit, with_last_report
 from watersmeet.spark.query.inputs import quoted
+from watersmeet.spark.query.observations import observation_name
 from watersmeet.spark.query.places import with_places, without_places
 from watersmeet.spark.query.query import segment_cache
-from watersmeet.spark.session.python import Travelling, briefly
 from watersmeet.spark.session.worker import promptly, settle
+from watersmeet.spark.session.worker_object import WorkerObject, briefly
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.store import MemoryStore
 
@@ -50,19 +50,20 @@ _CHUNK_ROWS = 1 << 14
 #: Results leave in batches of about so many rows: the JVM takes the first ones while others are
 #: made.
 _RESULT_ROWS = 1 << 14
-#: A worker remembers what it has learned for so many queries, those that it has worked for last.
-_KEPT = 16
+#: A worker remembers so many queries, those that it has worked for last.
+_QUERIES = 16
 
 
 @dataclass
-class _Learned:
-    """What a worker knows of a query, and the last stage of it in which it said so."""
+class _QueryMemory:
+    """What a worker has learned from a query, and the last ``stage`` of it in which it reported
+    what it keeps."""
 
     store: MemoryStore = field(default_factory=MemoryStore)
-    told: int | None = None
+    stage: int | None = None
 
 
-_LEARNED: OrderedDict[str, _Learned] = OrderedDict()
+_MEMORIES: OrderedDict[str, _QueryMemory] = OrderedDict()
 
 
 def run_in_place(chain: Chain, df: DataFrame, schema: T.StructType, *, unique: str) -> DataFrame:
@@ -91,7 +92,7 @@ def _with_watermark(chain: Chain, given: Input, rows: DataFrame) -> DataFrame:
 
 
 @dataclass(frozen=True)
-class InPlace(Travelling):
+class InPlace(WorkerObject):
     """Steps an operator over the rows of a task, as a function for ``mapInArrow``. What it learns
     is kept under the name of the ``query``. ``label`` is what it is called in Spark's plans."""
 
@@ -111,8 +112,8 @@ class InPlace(Travelling):
 
     def _step(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         began = time.perf_counter()
-        learned = _learned(self.query)
-        state = self.operator.open(learned.store, Shard(), self.cache)
+        memory = _memory_of(self.query)
+        state = self.operator.open(memory.store, Shard(), self.cache)
         counted = self.operator.counters()
         results = self.operator.step(self._chunks(batches), None, state, counted)
 
@@ -121,12 +122,12 @@ class InPlace(Travelling):
             assert not state.waits, "a row that waits needs state"
             state.commit()
             self.operator.report(state, counted)
-            if not _tells(learned):
+            if not _reports_memory(memory):
                 counted.without_kept()
             counted.step_ms = round((time.perf_counter() - began) * 1000)
             return counters.report(counted, self.operator)
 
-        leave = Results(self.operator.output, _RESULT_ROWS).in_task(self.operator.frame_bytes)
+        leave = ResultExit(self.operator.output, _RESULT_ROWS).in_task(self.operator.frame_bytes)
         rows = leave.batches(results, first=True)
         yield from with_last_report(rows, self.operator.output, committed)
 
@@ -144,19 +145,19 @@ class InPlace(Travelling):
             yield [canonical_rows(rows)]
 
 
-def _learned(query: str) -> _Learned:
-    """What this process knows of a query."""
-    learned = _LEARNED.pop(query, None) or _Learned()
-    _LEARNED[query] = learned
-    if len(_LEARNED) > _KEPT:
-        _LEARNED.popitem(last=False)
-    return learned
+def _memory_of(query: str) -> _QueryMemory:
+    """What this process has learned from a query."""
+    memory = _MEMORIES.pop(query, None) or _QueryMemory()
+    _MEMORIES[query] = memory
+    if len(_MEMORIES) > _QUERIES:
+        _MEMORIES.popitem(last=False)
+    return memory
 
 
-def _tells(learned: _Learned) -> bool:
+def _reports_memory(memory: _QueryMemory) -> bool:
     """Does this task report what its process keeps? The first one of a stage does: reports are
     added up."""
     context = TaskContext.get()
     stage = None if context is None else context.stageId()
-    told, learned.told = learned.told, stage
-    return stage is None or stage != told
+    before, memory.stage = memory.stage, stage
+    return stage is None or stage != before

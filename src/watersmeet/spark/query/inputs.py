@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
@@ -12,9 +11,10 @@ from pyspark.sql import functions as F
 
 from watersmeet import durations
 from watersmeet.errors import PlanError, PunctuationError, TimeColumnError
+from watersmeet.spark.jvm.plans import LogicalPlan
 from watersmeet.spark.query.counters import REPORT
 from watersmeet.spark.query.watermarks import BEHIND, JOIN, SETS, following, straight_from_join
-from watersmeet.spark.session.classic import refuse_connect
+from watersmeet.spark.session.session import refuse_connect
 from watersmeet.spec.stream import Column, Punctuation, StreamSpec, check_expected
 
 #: Where Spark notes that a column carries a watermark.
@@ -33,6 +33,30 @@ def describe(
     distinct_keys: float | None = None,
 ) -> StreamSpec:
     """A DataFrame and what the user said about it, as plain data."""
+    _check_frame(df, name)
+    if time is not None and not isinstance(time, str):
+        raise TimeColumnError(
+            f"stream {name!r}: time must be a column's name, got {type(time).__name__}"
+        )
+    check_expected(name, rows_per_second=rows_per_second, distinct_keys=distinct_keys)
+    lag, own = _delays(df, name, time, delay)
+    if df.isStreaming:
+        _check_watermarks(df, name, time, own)
+    return StreamSpec(
+        name=name,
+        columns=tuple(Column(f.name, f.dataType.simpleString()) for f in df.schema),
+        streaming=df.isStreaming,
+        time=time,
+        delay=lag if own is None else own,
+        watermarked=own is not None,
+        ahead=0 if own is None or time is None else _ahead(df, time),
+        rows_per_second=rows_per_second,
+        distinct_keys=distinct_keys,
+    )
+
+
+def _check_frame(df: object, name: str) -> None:
+    """Refuse what is not a DataFrame, or has a column of ours."""
     refuse_connect(df, f"stream {name!r}")
     if not isinstance(df, DataFrame):
         package = type(df).__module__.partition(".")[0]
@@ -47,35 +71,25 @@ def describe(
             f"stream {name!r}: {REPORT!r} is a column of Watersmeet's own on its way through "
             "Spark. Rename it: df.withColumnRenamed(...)."
         )
-    if time is not None and not isinstance(time, str):
-        raise TimeColumnError(
-            f"stream {name!r}: time must be a column's name, got {type(time).__name__}"
-        )
-    check_expected(name, rows_per_second=rows_per_second, distinct_keys=distinct_keys)
+
+
+def _delays(
+    df: DataFrame, name: str, time: str | None, delay: str | timedelta | None
+) -> tuple[int | None, int | None]:
+    """The delay that was given for a stream, and the one of the watermark that its time column
+    carries already. There may be one of them, not both."""
     if delay is not None and time is None:
         raise TimeColumnError(
             f"stream {name!r}: delay={delay!r} needs a time column: add time='...'"
         )
     lag = None if delay is None else durations.parse(delay, argument=f"delay of stream {name!r}")
-    own = watermark_delay(df, time) if time is not None and following(_analyzed(df)) else None
+    own = watermark_delay(df, time) if time is not None and following(LogicalPlan.of(df)) else None
     if lag is not None and own is not None:
         raise TimeColumnError(
             f"stream {name!r}: column {time!r} already carries a watermark of "
             f"{durations.format(own)}; leave out delay={delay!r}"
         )
-    if df.isStreaming:
-        _check_watermarks(df, name, time, own)
-    return StreamSpec(
-        name=name,
-        columns=tuple(Column(f.name, f.dataType.simpleString()) for f in df.schema),
-        streaming=df.isStreaming,
-        time=time,
-        delay=lag if own is None else own,
-        watermarked=own is not None,
-        ahead=0 if own is None or time is None else _ahead(df, time),
-        rows_per_second=rows_per_second,
-        distinct_keys=distinct_keys,
-    )
+    return lag, own
 
 
 def is_batch(given: object) -> bool:
@@ -112,7 +126,7 @@ def _ahead(df: DataFrame, column: str) -> int:
     """How far a column's times are ahead of what is late, in microseconds, by what the join says
     that the rows come out of. Rows from elsewhere, as of a union, need not be."""
     noted = _noted(df, column, AHEAD)
-    return noted if noted is not None and straight_from_join(_analyzed(df)) else 0
+    return noted if noted is not None and straight_from_join(LogicalPlan.of(df)) else 0
 
 
 def _noted(df: DataFrame, column: str, what: str) -> int | None:
@@ -127,7 +141,7 @@ def _noted(df: DataFrame, column: str, what: str) -> int | None:
 def _check_watermarks(df: DataFrame, name: str, time: str | None, own: int | None) -> None:
     """Of two watermarks that follow one another none would ever move. So there may be one only,
     and the time must be its column."""
-    columns = following(_analyzed(df))
+    columns = following(LogicalPlan.of(df))
     if len(columns) > 1:
         raise TimeColumnError(
             f"stream {name!r}: the DataFrame has two watermarks, one behind the other: "
@@ -153,7 +167,7 @@ def _remedy(df: DataFrame, columns: list[str]) -> str:
     if _inside(df, columns):
         known = [f.name for f in df.schema if WATERMARK in f.metadata and f.name not in others]
         return f": take time={known[0]!r}; it stays the event time" if known else f". {BEHIND}"
-    if "Aggregate" in _analyzed(df).toString():
+    if "Aggregate" in LogicalPlan.of(df).text:
         return (
             ". After an aggregation by window, take the window's time, which carries the "
             'watermark on: df.select(F.window_time("window").alias("time"), ...), time="time"'
@@ -166,12 +180,8 @@ def _remedy(df: DataFrame, columns: list[str]) -> str:
 def _inside(df: DataFrame, columns: list[str]) -> bool:
     """Is the first of the watermarks on these columns in a query of ours, out of which the
     DataFrame comes?"""
-    last, ours, _ = _analyzed(df).toString().partition(JOIN)
+    last, ours, _ = LogicalPlan.of(df).text.partition(JOIN)
     return bool(ours) and "Aggregate" not in last and last.count(SETS) < len(columns)
-
-
-def _analyzed(df: DataFrame) -> Any:
-    return df._jdf.queryExecution().analyzed()
 
 
 def _lower(names: list[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a running join did, micro-batch by micro-batch.
+"""What a running join did, micro-batch by micro-batch: for whoever asks, and for listeners.
 
 The numbers are the operator's own counters, summed by Spark's ``observe``: they
 are in every ``StreamingQueryProgress`` under ``observedMetrics``, for listeners
@@ -8,10 +8,19 @@ and dashboards; :func:`metrics` reads them from there.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+    StreamingQueryProgress,
+)
 
 from watersmeet.errors import PlanError
 from watersmeet.joins.families import family_of
@@ -25,12 +34,10 @@ from watersmeet.spark.query.counters import (
     NOTES,
     STEP,
     STREAMS,
-    is_ours,
-    name_observed,
 )
+from watersmeet.spark.query.observations import is_ours, name_observed
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
 
 
@@ -59,7 +66,32 @@ def metrics(given: StreamingQuery | StreamingQueryProgress) -> list[StepMetrics]
     return list(_records(given))
 
 
-def _records(progress: Any) -> Iterator[StepMetrics]:
+class Listener(StreamingQueryListener):
+    """Calls a function with the record of every join in every micro-batch of a session's queries.
+
+    Register it with ``spark.streams.addListener(wm.Listener(function))``. The function runs beside
+    the queries, and gets the same records as :func:`watersmeet.metrics` gives: it may send them to
+    a dashboard. What it raises, Spark logs, and the queries go on.
+    """
+
+    def __init__(self, function: Callable[[StepMetrics], object]) -> None:
+        self._function = function
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        pass
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        for record in metrics(event.progress):
+            self._function(record)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        pass
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        pass
+
+
+def _records(progress: StreamingQueryProgress) -> Iterator[StepMetrics]:
     steps = {
         name_observed(name): row.asDict(recursive=True)[STEP]
         for name, row in progress.observedMetrics.items()
@@ -71,7 +103,7 @@ def _records(progress: Any) -> Iterator[StepMetrics]:
         yield _record(progress, join, step)
 
 
-def _record(progress: Any, join: str, observed: dict[str, Any]) -> StepMetrics:
+def _record(progress: StreamingQueryProgress, join: str, observed: dict[str, Any]) -> StepMetrics:
     family = family_of(observed[FAMILY])
     record = StepMetrics if family is None else family.metrics
     counters = StreamCounters if family is None else family.streams

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from pyspark.sql.streaming.stateful_processor import (
     ExpiredTimerInfo,
@@ -19,7 +19,7 @@ from pyspark.sql.streaming.stateful_processor import (
 )
 
 from watersmeet.joins.chain import Circumstances
-from watersmeet.joins.operator import AnyOperator, Chunk, Counters, State
+from watersmeet.joins.operator import C, Chunk, E, Operator, S, State
 from watersmeet.rows.shard import Shard
 from watersmeet.spark.query.chunks import chunks
 from watersmeet.spark.query.counters import report
@@ -27,37 +27,34 @@ from watersmeet.spark.query.exits import Exit, with_last_report
 from watersmeet.spark.query.frames import to_frame
 from watersmeet.spark.query.shards import ids_in_task, reach_in_task, several_in_task
 from watersmeet.spark.query.store import SparkStore, declared
-from watersmeet.spark.session.python import Travelling, briefly
 from watersmeet.spark.session.worker import acknowledge, promptly, settle
+from watersmeet.spark.session.worker_object import WorkerObject, briefly
 from watersmeet.state.cache import SegmentCache
 
 if TYPE_CHECKING:
     from pyspark.sql.pandas._typing import DataFrameLike
 
-#: From what a task learns of its query to the operator.
-Adapted = Callable[[Circumstances], AnyOperator]
-
 #: New rows are handed to the operator in chunks of at most this number of bytes, or of one capsule.
 CHUNK_BYTES = 256 << 20
 
 
-class Processor(Travelling, StatefulProcessor):
-    """Steps an operator. Spark knows its shards by ``ids``. ``adapted`` gives the operator for a
-    query of which a task learns what was not planned, if it depends on that.
-    ``streaming`` is false for batch DataFrames: all rows come in one call, and then nothing comes
-    any more. ``timers`` says that there is a watermark to wait for, and ``hold`` how far Spark's is
-    held back behind the operator's, in milliseconds."""
+class Processor(WorkerObject, StatefulProcessor, Generic[S, C, E]):
+    """Steps an operator; what its steps emit leaves by an exit. Spark knows its shards by ``ids``.
+    ``adapted`` gives the operator for a query of which a task learns what was not planned, if it
+    depends on that. ``streaming`` is false for batch DataFrames: all rows come in one call, and
+    then nothing comes any more. ``timers`` says that there is a watermark to wait for, and ``hold``
+    how far Spark's is held back behind the operator's, in milliseconds."""
 
     declare = staticmethod(declared)
 
     def __init__(
         self,
-        operator: AnyOperator,
-        leave: Exit,
+        operator: Operator[S, C, E],
+        leave: Exit[E],
         cache: SegmentCache,
         ids: tuple[int, ...],
         *,
-        adapted: Adapted | None = None,
+        adapted: Callable[[Circumstances], Operator[S, C, E]] | None = None,
         streaming: bool,
         timers: bool,
         hold: int = 0,
@@ -123,8 +120,8 @@ class Processor(Travelling, StatefulProcessor):
         yield from map(to_frame, with_last_report(batches, self._exit.schema, committed))
 
     def _emitted(
-        self, chunks: Iterator[Chunk], watermark: int | None, state: State, counters: Counters
-    ) -> Iterator[Any]:
+        self, chunks: Iterator[Chunk], watermark: int | None, state: S, counters: C
+    ) -> Iterator[E]:
         yield from self._operator.step(chunks, watermark, state, counters)
         if not self._streaming:
             yield from self._operator.finish(state, counters)

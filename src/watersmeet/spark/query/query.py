@@ -12,18 +12,20 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from watersmeet import durations
 from watersmeet.joins.chain import Chain, Hop, Input
-from watersmeet.spark.checkpoint.start_check import Watched, watch
+from watersmeet.spark.checkpoint.note import OperatorState
+from watersmeet.spark.checkpoint.start_check import watch
 from watersmeet.spark.query import counters
 from watersmeet.spark.query.capsule import CAPSULE, Pack
-from watersmeet.spark.query.counters import observation_name
 from watersmeet.spark.query.encode import encoded
-from watersmeet.spark.query.exits import Exit, HandOn, Results
+from watersmeet.spark.query.exits import CapsuleExit, Exit, ResultExit
+from watersmeet.spark.query.observations import observation_name
 from watersmeet.spark.query.places import with_places
 from watersmeet.spark.query.processor import Processor
 from watersmeet.spark.query.shards import shard_ids
@@ -51,17 +53,17 @@ def run(
             for i, (given, df) in enumerate(zip(chain.inputs, frames, strict=True))
         ]
     )
-    watched: dict[str, Watched] = {}
+    states: dict[str, OperatorState] = {}
     for number, hop in enumerate(chain.hops):
         part = f", hop {number + 1} of {len(chain.hops)}" if len(chain.hops) > 1 else ""
         observation = observation_name(unique + part)
-        watched[observation] = Watched(hop.fingerprint, hop.slices, hop.waits)
+        states[observation] = OperatorState(hop.fingerprint, hop.slices, hop.waits)
         steps = _stepped(chain, hop, rows, schema, ids, cache)
         rows = counters.results_of(steps, observation, hop.operator, chain.name + part)
         if hop.onward:
             rows = rows.drop("event_time")
     if chain.streaming:
-        watch(rows.sparkSession, watched)
+        watch(rows.sparkSession, states)
     return rows
 
 
@@ -74,10 +76,10 @@ def _stepped(
     cache: SegmentCache,
 ) -> DataFrame:
     """What the steps of a hop emit, over capsules: results of that schema, or capsules."""
-    leave: Exit = HandOn(tuple(Pack(i, route, ids) for i, route in enumerate(hop.onward)))
+    leave: Exit[Any] = CapsuleExit(tuple(Pack(i, route, ids) for i, route in enumerate(hop.onward)))
     given = CAPSULE
     if not hop.onward:
-        leave, given = Results(hop.operator.output), schema
+        leave, given = ResultExit(hop.operator.output), schema
     return rows.groupBy("shard").transformWithStateInPandas(
         statefulProcessor=Processor(
             hop.operator,

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from watersmeet import durations
-from watersmeet.spark.query.arrow import arrow_schema
+from watersmeet.errors import UnsupportedTypeError
+from watersmeet.rows.types import canonical_schema
 from watersmeet.spark.query.encode import spark_type
 from watersmeet.spark.query.inputs import AHEAD, WATERMARK, quoted
 from watersmeet.spec.join import JoinSpec
 from watersmeet.spec.output import EVENT_TIME
+
+#: Spark 4.1 and 4.2 use UTC without being told.
+_IN_UTC: dict[str, Any] = (
+    {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
+)
 
 
 def result_schema(spec: JoinSpec, frames: Sequence[DataFrame]) -> T.StructType:
@@ -32,9 +42,24 @@ def result_schema(spec: JoinSpec, frames: Sequence[DataFrame]) -> T.StructType:
 def arrow_schemas(spec: JoinSpec, frames: Sequence[DataFrame]) -> tuple[list[pa.Schema], pa.Schema]:
     """The columns of each input, and the result's, in Arrow's types."""
     inputs = [
-        arrow_schema(df.schema, given.name) for df, given in zip(frames, spec.streams, strict=True)
+        _arrow_schema(df.schema, given.name) for df, given in zip(frames, spec.streams, strict=True)
     ]
-    return inputs, arrow_schema(result_schema(spec, frames), "result")
+    return inputs, _arrow_schema(result_schema(spec, frames), "result")
+
+
+def _arrow_schema(schema: T.StructType, stream: str) -> pa.Schema:
+    """The canonical Arrow schema of a stream's rows."""
+    fields = []
+    for field in schema:
+        try:
+            fields.append(to_arrow_schema(T.StructType([field]), **_IN_UTC).field(0))
+        except (PySparkException, TypeError) as error:
+            raise UnsupportedTypeError(
+                f"column {field.name!r} of stream {stream!r} is of type "
+                f"{field.dataType.simpleString()}, which Spark cannot hand to Python: "
+                "cast it, or leave it out with .drop()"
+            ) from error
+    return canonical_schema(pa.schema(fields))
 
 
 def with_event_time(spec: JoinSpec, results: DataFrame) -> DataFrame:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pyspark.sql import types as T
 from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessorHandle
 
-from watersmeet.spark.session.python import by_value
+from watersmeet.spark.session.worker_object import by_value
 
 _NAME = T.StructType([T.StructField("name", T.StringType())])
 _VALUE = T.StructType([T.StructField("value", T.BinaryType())])

@@ -8,15 +8,13 @@ are answered in place, Spark ends the query in its second micro-batch.
 
 from __future__ import annotations
 
-from typing import Any
-
-from watersmeet.spark.query.counters import observation_name
+from watersmeet.spark.jvm.plans import LogicalPlan
+from watersmeet.spark.query.observations import OBSERVES, is_ours, observation_name
 
 #: What sets a watermark in a plan.
 SETS = "EventTimeWatermark"
-_OBSERVES = "CollectMetrics"
 #: What starts the description of a join or enrichment of ours in a plan.
-JOIN = f"{_OBSERVES} {observation_name('')}"
+JOIN = f"{OBSERVES} {observation_name('')}"
 #: What a user may take instead of a second watermark.
 BEHIND = (
     "Behind wm.join, `event_time` is the event time: an inner join has that column; give "
@@ -25,57 +23,47 @@ BEHIND = (
 )
 
 
-def following(plan: Any) -> list[str]:
+def following(plan: LogicalPlan) -> list[str]:
     """The columns on which watermarks are set that follow one another, the last one first. Streams
     that were united or joined may have one each: those are side by side."""
     # Walking through the plan takes a call for each node, so it is looked at as text before.
-    return _following(plan) if SETS in plan.toString() else []
+    return _following(plan) if SETS in plan.text else []
 
 
-def behind_join(plan: Any) -> str | None:
+def behind_join(plan: LogicalPlan) -> str | None:
     """A column on which a watermark is set behind a join or enrichment of ours that has one before
     it."""
-    text = plan.toString()
+    text = plan.text
     return _behind_join(plan, None) if -1 < text.find(SETS) < text.rfind(JOIN) else None
 
 
-def straight_from_join(plan: Any) -> bool:
+def straight_from_join(plan: LogicalPlan) -> bool:
     """Are the rows of a plan some of those of a join of ours, and no others?"""
     while not _is_join(plan):
-        if str(plan.nodeName()) not in ("Project", "Filter", "SubqueryAlias"):
+        if plan.kind not in ("Project", "Filter", "SubqueryAlias"):
             return False
-        [plan] = _children(plan)
+        [plan] = plan.children
     return True
 
 
-def _following(plan: Any) -> list[str]:
-    longest: list[str] = max(map(_following, _children(plan)), key=len, default=[])
-    return [_column(plan), *longest] if _sets(plan) else longest
+def _following(plan: LogicalPlan) -> list[str]:
+    longest: list[str] = max(map(_following, plan.children), key=len, default=[])
+    return [plan.watermark_column, *longest] if _sets(plan) else longest
 
 
-def _behind_join(plan: Any, last: str | None) -> str | None:
+def _behind_join(plan: LogicalPlan, last: str | None) -> str | None:
     """``last`` is the column of the last watermark that follows the plan."""
     if last is not None and _is_join(plan):
         return last if _following(plan) else None
     if _sets(plan):
-        last = _column(plan)
-    found = (_behind_join(child, last) for child in _children(plan))
+        last = plan.watermark_column
+    found = (_behind_join(child, last) for child in plan.children)
     return next((column for column in found if column is not None), None)
 
 
-def _is_join(plan: Any) -> bool:
-    observes = str(plan.nodeName()) == _OBSERVES
-    return observes and str(plan.name()).startswith(observation_name(""))
+def _is_join(plan: LogicalPlan) -> bool:
+    return plan.kind == OBSERVES and is_ours(plan.observation)
 
 
-def _sets(plan: Any) -> bool:
-    return str(plan.nodeName()) == SETS
-
-
-def _column(plan: Any) -> str:
-    return str(plan.eventTime().name())
-
-
-def _children(plan: Any) -> list[Any]:
-    children = plan.children()
-    return [children.apply(i) for i in range(children.size())]
+def _sets(plan: LogicalPlan) -> bool:
+    return plan.kind == SETS

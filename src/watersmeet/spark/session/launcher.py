@@ -18,12 +18,12 @@ import sys
 import tempfile
 import weakref
 from pathlib import Path
-from typing import Any
 
-import py4j
 import pyspark
 from pyspark import SparkContext
 
+from watersmeet.spark.jvm.driver import worker_paths
+from watersmeet.spark.jvm.objects import bridge_folder
 from watersmeet.spark.session import driver_worker as beside_driver
 
 _SCRIPT = """\
@@ -50,8 +50,7 @@ def launcher(context: SparkContext) -> str:
 
 
 def _made(context: SparkContext) -> str:
-    jvm: Any = context._jvm
-    added = str(jvm.org.apache.spark.api.python.PythonUtils.sparkPythonPath())
+    added = worker_paths(context)
     if not is_installed(added):
         return sys.executable
     # Spark's own temporary folder: it is deleted when the JVM ends, which starts the workers.
@@ -75,7 +74,7 @@ def is_installed(added: str) -> bool:
         and Path(beside_driver.__file__).is_file()
         and archives.resolve() == (package / "python" / "lib").resolve()
         and _is_own(package)
-        and _is_own(Path(py4j.__file__).parent)
+        and _is_own(bridge_folder())
     )
 
 

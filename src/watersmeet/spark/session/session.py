@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from collections.abc import Mapping
-from typing import Any, cast, overload
+from typing import overload
 
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from watersmeet.errors import SessionError
-from watersmeet.spark.session.classic import refuse_connect
+from watersmeet.spark.jvm.driver import default_file_system, has_class, log_errors_only
+from watersmeet.spark.session.master import on_this_machine
 from watersmeet.spark.session.python import (
     PYTHON_SETTING,
     check_beside_driver,
-    on_this_machine,
     python_here,
     use_this_python,
 )
 from watersmeet.spark.session.warm_up import warm_up
+
+#: The package of Spark Connect, whose sessions have no JVM of their own.
+_CONNECT = "pyspark.sql.connect."
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -61,6 +62,16 @@ _JAVA_OPTIONS = (
     "-Darrow.enable_unsafe_memory_access=true",
     "-Darrow.enable_null_check_for_get=false",
 )
+
+
+def refuse_connect(given: object, argument: str) -> None:
+    """Refuse what belongs to Spark Connect."""
+    if type(given).__module__.startswith(_CONNECT):
+        raise SessionError(
+            f"{argument}: Watersmeet needs Spark classic, not Connect, and this is a "
+            f"{type(given).__name__} of Connect's. Make the session without .remote(...) and "
+            "SPARK_REMOTE: SparkSession.builder.master(...), or wm.local_session()."
+        )
 
 
 @overload
@@ -158,9 +169,7 @@ def _spare_forks(spark: SparkSession) -> None:
 
     There Spark's default forks about sixty ``readlink`` processes a micro-batch. A rename is
     atomic, so its simpler alternative is as safe. Whoever has chosen one knows better."""
-    context: Any = spark.sparkContext._jsc
-    disk = str(context.hadoopConfiguration().get("fs.defaultFS", "file:///"))
-    if not on_this_machine(spark) or not disk.startswith("file:"):
+    if not on_this_machine(spark) or not default_file_system(spark).startswith("file:"):
         return
     if spark.conf.get(_FILE_MANAGER, None) is not None:
         return
@@ -168,16 +177,8 @@ def _spare_forks(spark: SparkSession) -> None:
         "org.apache.spark.sql.execution.streaming.checkpointing."
         "FileSystemBasedCheckpointFileManager"
     )
-    jvm: Any = spark._jvm
-    with contextlib.suppress(Py4JJavaError):
-        jvm.java.lang.Class.forName(manager)
+    if has_class(spark, manager):
         spark.conf.set(_FILE_MANAGER, manager)
-
-
-def _silence(spark: SparkSession) -> None:
-    log4j: Any = cast(Any, spark._jvm).org.apache.logging.log4j
-    for logger in QUIET:
-        log4j.core.config.Configurator.setLevel(logger, log4j.Level.ERROR)
 
 
 def check_holding(spark: SparkSession, event_time: str) -> None:
@@ -199,7 +200,7 @@ def check(spark: SparkSession, *, stream_with_state: bool) -> None:
         check_beside_driver(spark)
     warm_up(spark)
     _spare_forks(spark)
-    _silence(spark)
+    log_errors_only(spark, QUIET)
     provider = spark.conf.get(_PROVIDER, None)
     if provider is None or not provider.endswith("RocksDBStateStoreProvider"):
         raise SessionError(

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from watersmeet.spark.session.cores import cores
-from watersmeet.spark.session.python import Travelling, on_this_machine
+from watersmeet.spark.session.master import cores, on_this_machine
+from watersmeet.spark.session.worker_object import WorkerObject
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,7 +58,7 @@ def _start(spark: SparkSession) -> None:
         rows.write.format("noop").mode("overwrite").save()
 
 
-class _Imports(Travelling):
+class _Imports(WorkerObject):
     """Rows as they are, once this package has been imported."""
 
     def __call__(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

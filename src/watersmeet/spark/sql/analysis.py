@@ -7,21 +7,21 @@ schemas, so its own implicit casts are in the tree. No job runs.
 from __future__ import annotations
 
 import difflib
-import functools
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
 from watersmeet.conditions.terms import ColumnOf
 from watersmeet.errors import PredicateError, did_you_mean
+from watersmeet.spark.jvm.conditions import ResolvedCondition, filtered
+from watersmeet.spark.jvm.objects import JavaError, JavaObject, message
 
 #: What `where` knows, as messages name it.
 SUPPORTED = (
@@ -51,50 +51,46 @@ _HINTS = {
 class Condition:
     """A resolved condition: its Catalyst tree, and which columns it may refer to.
 
-    ``attributes`` and ``columns`` are parallel: Spark's ids beside (stream, column).
+    The attributes of ``resolved`` and ``columns`` are parallel: Spark's ids beside (stream,
+    column).
     """
 
     spark: SparkSession
     sql: str
-    root: Any
-    attributes: Any  # Catalyst's AttributeSeq
+    resolved: ResolvedCondition
     columns: tuple[ColumnOf, ...]
 
-    def column(self, attribute: Any) -> ColumnOf:
+    @property
+    def root(self) -> JavaObject:
+        """The top of the tree."""
+        return self.resolved.root
+
+    def column(self, attribute: JavaObject) -> ColumnOf:
         """The column that an attribute of the tree stands for."""
-        return self.columns[self.attributes.indexOf(attribute.exprId())]
+        return self.columns[self.resolved.index(attribute)]
 
 
 def analyzed(spark: SparkSession, sql: str, streams: Sequence[tuple[str, DataFrame]]) -> Condition:
     """The condition as Spark understands it."""
-    session: Any = spark._jsparkSession
-    jvm: Any = spark._jvm
-    catalyst = jvm.org.apache.spark.sql.catalyst
-    relations = [
-        session.createDataFrame(jvm.java.util.ArrayList(), frame._jdf.schema()).alias(name)
-        for name, frame in streams
-    ]
     try:
         with without_spark_log():
-            pairs = functools.reduce(lambda left, right: left.crossJoin(right), relations)
-            plan = pairs.where(sql).queryExecution().analyzed()
+            plan = filtered(spark, sql, streams)
     except PySparkException as error:
         _explain(sql, error, [(name, frame.columns) for name, frame in streams])
-    root = catalyst.optimizer.ReplaceExpressions.apply(plan).condition()
-    _refuse_what_changes(sql, root, catalyst.trees.TreePattern)
-    attributes = getattr(catalyst.expressions, "package$AttributeSeq")(plan.output())
+    resolved = ResolvedCondition.of(spark, plan)
+    _refuse_what_changes(sql, resolved)
     columns = tuple((i, name) for i, (_, frame) in enumerate(streams) for name in frame.columns)
-    return Condition(spark, sql, root, attributes, columns)
+    return Condition(spark, sql, resolved, columns)
 
 
-def _refuse_what_changes(sql: str, root: Any, patterns: Any) -> None:
+def _refuse_what_changes(sql: str, condition: ResolvedCondition) -> None:
     """A pair must match or not, whenever and wherever it is looked at."""
-    if root.containsPattern(patterns.PLAN_EXPRESSION()):
+    if condition.has_subquery:
         fail(sql, "it contains a subquery", "Join that table first.")
-    if root.containsPattern(patterns.CURRENT_LIKE()):
+    if condition.depends_on_moment:
         hint = "A pair's result may not depend on when it is computed: compare columns."
         fail(sql, "it depends on the current time, user or session", hint)
-    if not root.deterministic():
+    if not condition.is_deterministic:
         hint = "A pair must give the same result whenever it is computed."
         fail(sql, "it is not deterministic", hint)
 
@@ -125,12 +121,9 @@ def fail(sql: str, wrong: str, right: str) -> NoReturn:
     raise PredicateError(f"where={sql!r}: {wrong}. {right}".rstrip()) from None
 
 
-def reason(error: PySparkException | Py4JJavaError) -> str:
+def reason(error: PySparkException | JavaError) -> str:
     """Spark's own reason: its first line, without the codes around it."""
-    if isinstance(error, PySparkException):
-        text = error.getMessage()
-    else:
-        text = error.java_exception.getMessage()
+    text = error.getMessage() if isinstance(error, PySparkException) else message(error)
     first = (text or str(error)).strip().splitlines()[0]
     return str(first).split("] ", 1)[-1].split(" SQLSTATE:")[0].rstrip(" .;")
 

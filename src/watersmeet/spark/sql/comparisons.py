@@ -24,7 +24,8 @@ from pyspark.sql import types as T
 
 from watersmeet.conditions.overlaps import Comparison, Rank
 from watersmeet.conditions.terms import ColumnOf
-from watersmeet.spark.sql.nodes import elements, in_order, operand_type, type_of
+from watersmeet.spark.jvm.objects import elements
+from watersmeet.spark.sql.nodes import in_order, operand_type, type_of
 from watersmeet.spark.sql.numbers import WIDER
 from watersmeet.spark.sql.ranks import GREATEST, LEAST, hashed, number_rank, ranked
 from watersmeet.spark.sql.times import local_time

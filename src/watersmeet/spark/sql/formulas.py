@@ -10,7 +10,8 @@ from pyspark.sql import types as T
 
 from watersmeet.conditions.formula import Formula
 from watersmeet.conditions.terms import ColumnOf
-from watersmeet.spark.sql.nodes import elements, type_of
+from watersmeet.spark.jvm.objects import elements
+from watersmeet.spark.sql.nodes import type_of
 from watersmeet.spark.sql.translation import Translation
 
 _LOGIC = {"And": "and", "Or": "or"}

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import types as T
 
 from watersmeet.conditions.terms import ColumnOf, Gap
-from watersmeet.spark.sql.nodes import elements, in_order, type_of
+from watersmeet.spark.jvm.objects import elements
+from watersmeet.spark.sql.nodes import in_order, type_of
 from watersmeet.spark.sql.numbers import WIDER
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from pyspark.sql import types as T
 
+from watersmeet.spark.jvm.objects import elements
 from watersmeet.spark.sql.semantics import DECIMAL_DIGITS
 
 if TYPE_CHECKING:
@@ -37,11 +38,6 @@ _ATOMIC: dict[type[T.DataType], Any] = {
 def of(function: Callable[..., pl.Expr]) -> Handler:
     """A node that is a function of its children."""
     return lambda t, node: function(*t.children(node))
-
-
-def elements(seq: Any) -> list[Any]:
-    """The elements of a Scala sequence."""
-    return [seq.apply(i) for i in range(seq.size())]
 
 
 def type_of(node: Any) -> Any:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from pyspark.sql import types as T
 
+from watersmeet.spark.jvm.objects import elements
 from watersmeet.spark.sql import semantics
-from watersmeet.spark.sql.nodes import Handler, computed, elements, of, operand_type, type_of
+from watersmeet.spark.sql.nodes import Handler, computed, of, operand_type, type_of
 from watersmeet.spark.sql.semantics import DECIMAL_DIGITS
 
 if TYPE_CHECKING:

@@ -11,11 +11,12 @@ from pyspark.sql import types as T
 
 from watersmeet.conditions.predicate import SqlPredicate
 from watersmeet.conditions.terms import ColumnOf, Equality, Term
+from watersmeet.spark.jvm.objects import elements
 from watersmeet.spark.sql.analysis import Condition, fail
 from watersmeet.spark.sql.comparisons import comparisons_of
 from watersmeet.spark.sql.formulas import formula_of
 from watersmeet.spark.sql.gaps import gaps_of
-from watersmeet.spark.sql.nodes import COMPARISONS, elements, type_of
+from watersmeet.spark.sql.nodes import COMPARISONS, type_of
 from watersmeet.spark.sql.numbers import WIDER
 from watersmeet.spark.sql.translation import Translation
 

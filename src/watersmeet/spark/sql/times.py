@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import polars as pl
 from pyspark.sql import types as T
 
+from watersmeet.spark.jvm.objects import elements
 from watersmeet.spark.sql import semantics
-from watersmeet.spark.sql.nodes import Handler, elements, of, type_of
+from watersmeet.spark.sql.nodes import Handler, of, type_of
 from watersmeet.spark.sql.numbers import WIDER
 
 if TYPE_CHECKING:

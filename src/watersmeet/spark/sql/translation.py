@@ -11,15 +11,16 @@ from fractions import Fraction
 from typing import Any, NoReturn
 
 import polars as pl
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import types as T
 
 from watersmeet.conditions.predicate import input_name
 from watersmeet.conditions.terms import ColumnOf
+from watersmeet.spark.jvm.conditions import time_zone
+from watersmeet.spark.jvm.objects import JavaError, elements
 from watersmeet.spark.sql import casts, numbers, semantics, texts, times
 from watersmeet.spark.sql.analysis import Condition, fail, reason, supported, without_spark_log
-from watersmeet.spark.sql.nodes import Handler, computed, elements, of, stored, type_of
+from watersmeet.spark.sql.nodes import Handler, computed, of, stored, type_of
 
 
 class Translation:
@@ -75,10 +76,7 @@ class Translation:
     @functools.cached_property
     def zone(self) -> str:
         """The session's zone, with a fixed offset in its shortest form."""
-        spark: Any = self.condition.spark
-        times = spark._jvm.org.apache.spark.sql.catalyst.util.DateTimeUtils
-        zone = times.getZoneId(spark.conf.get("spark.sql.session.timeZone"))
-        return str(zone.normalized().getId())
+        return time_zone(self.condition.spark)
 
     @functools.cached_property
     def clock_changes(self) -> int:
@@ -111,7 +109,7 @@ class Translation:
         try:
             with without_spark_log():
                 return node.eval(None)
-        except (PySparkException, Py4JJavaError) as error:
+        except (PySparkException, JavaError) as error:
             wrong = f"{node.sql()} has no value: {reason(error)}"
             fail(self.condition.sql, wrong, "Correct the constant.")
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
+from watersmeet.spark.jvm.plans import LogicalPlan
+from watersmeet.spark.jvm.relations import FileRelation
 from watersmeet.table.origin import File
 
 #: What a plan may have above a relation whose rows it reads one by one.
@@ -42,116 +43,38 @@ class Listing:
         return frozenset(path for path in self.paths if path.rstrip("/") not in filled)
 
 
-def leaves_of(plan: Any) -> list[Any]:
-    """The leaves of a plan, and of the subqueries in its expressions."""
-    plans = [plan, *scala(plan.subqueriesAll())]
-    return [leaf for one in plans for leaf in scala(one.collectLeaves())]
-
-
-def is_of_files(leaf: Any) -> bool:
-    """Is a leaf of a plan a relation over files, as Spark's own formats are?"""
-    if leaf.getClass().getSimpleName() != "LogicalRelation":
-        return False
-    return bool(leaf.relation().getClass().getSimpleName() == "HadoopFsRelation")
-
-
-def read_as(leaf: Any) -> list[object]:
+def read_as(relation: FileRelation) -> list[object]:
     """How a relation is read: in which format, from which paths, with which options; and its
     columns, as the plan has them, as files do, and as folders do."""
-    relation = leaf.relation()
-    paths = sorted(_paths(relation.location()))
-    options = sorted((pair._1(), pair._2()) for pair in scala(relation.options().toSeq()))
-    schemas = leaf.schema(), relation.dataSchema(), relation.partitionSchema()
-    return [relation.toString(), paths, options, [schema.json() for schema in schemas]]
+    return [relation.format, sorted(relation.paths), sorted(relation.options), relation.schemas]
 
 
-def listing_of(leaf: Any) -> Listing:
+def listing_of(relation: FileRelation) -> Listing:
     """What a relation is read from, as Spark has listed it."""
-    location = leaf.relation().location()
-    return Listing(frozenset(_paths(location)), _listed(location))
+    return Listing(frozenset(relation.paths), relation.files)
 
 
-def is_by_row(plan: Any) -> bool:
+def is_by_row(plan: LogicalPlan) -> bool:
     """Is a plan over files read row by row?"""
-    *above, leaf = _line(plan)
-    kinds = {node.getClass().getSimpleName() for node in above}
-    return kinds <= {*_BY_ROW} and is_of_files(leaf) and plan.subqueriesAll().isEmpty()
+    *above, leaf = plan.line
+    by_row = {node.kind for node in above} <= {*_BY_ROW}
+    return by_row and FileRelation.at(leaf) is not None and not plan.subqueries
 
 
 def only(df: DataFrame, files: frozenset[File]) -> DataFrame | None:
     """The rows of some files of a table that is read row by row; None if one has changed since it
     was listed."""
-    jdf: Any = df._jdf
-    *above, leaf = _line(jdf.queryExecution().analyzed())
-    location = _index_of(df, leaf.relation(), files)
-    if _listed(location) != files:
+    spark = df.sparkSession
+    *above, leaf = LogicalPlan.of(df).line
+    relation = FileRelation(leaf).only(spark, {file.path for file in files})
+    if relation.files != files:
         return None
-    jvm: Any = df.sparkSession._jvm
-    session = df.sparkSession._jsparkSession
-    relation = _with_first(leaf.relation(), location, session)
-    plan = _with_first(leaf, relation)
+    plan = relation.leaf
     for node in reversed(above):
-        plan = node.withNewChildren(jvm.PythonUtils.toSeq([plan]))
-    return computed(df.sparkSession, plan)
-
-
-def computed(spark: SparkSession, plan: Any) -> DataFrame:
-    """The rows of a plan, computed anew."""
-    jvm: Any = spark._jvm
-    rows = jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan)
-    return DataFrame(rows, spark)
-
-
-def _line(plan: Any) -> list[Any]:
-    """The nodes of a plan from the top down, as long as each has one child."""
-    nodes = [plan]
-    while nodes[-1].children().size() == 1:
-        nodes.append(nodes[-1].children().apply(0))
-    return nodes
-
-
-def _index_of(df: DataFrame, relation: Any, files: frozenset[File]) -> Any:
-    """An index of some files of a relation, with the same values of partition columns."""
-    jvm: Any = df.sparkSession._jvm
-    names = {file.path for file in files}
-    statuses = scala(relation.location().allFiles())
-    paths = [path for status in statuses if (path := status.getPath()).toString() in names]
-    sources = jvm.org.apache.spark.sql.execution.datasources
-    return sources.InMemoryFileIndex(
-        df.sparkSession._jsparkSession,
-        jvm.PythonUtils.toSeq(paths),
-        relation.options(),
-        jvm.scala.Option.apply(relation.schema()),
-        getattr(getattr(sources, "NoopCache$"), "MODULE$"),
-        jvm.scala.Option.apply(relation.location().partitionSpec()),
-        jvm.scala.Option.apply(None),
-    )
-
-
-def _with_first(case_class: Any, first: Any, *further: Any) -> Any:
-    """A copy of an object of Scala's that has another first field."""
-    fields = [case_class.productElement(i) for i in range(1, case_class.productArity())]
-    return case_class.copy(first, *fields, *further)
-
-
-def _paths(location: Any) -> list[str]:
-    return [path.toString() for path in scala(location.rootPaths())]
+        plan = node.over(spark, plan)
+    return plan.rows(spark)
 
 
 def _with_parents(path: str) -> Iterator[str]:
     """A path, and the folders above it."""
     return itertools.accumulate(path.split("/"), "{}/{}".format)
-
-
-def _listed(location: Any) -> frozenset[File]:
-    return frozenset(
-        File(status.getPath().toString(), status.getLen(), status.getModificationTime())
-        for status in scala(location.allFiles())
-    )
-
-
-def scala(sequence: Any) -> Iterator[Any]:
-    """The elements of a sequence of Scala's."""
-    iterator = sequence.iterator()
-    while iterator.hasNext():
-        yield iterator.next()

@@ -1,10 +1,10 @@
 """What names a staged table: what it was made from.
 
-A table that is read from files, by a query over them that always gives the same, is known by what
-the query computes (:mod:`.plan_told`), by how its files are read, by their paths, sizes and times,
-and by the settings of the session that may change a result. Of any other table
-nobody can tell whether it has changed, not even if its query is the same: it is known by its owner,
-the one plan that it is staged for.
+A table that is read from files, by a query over them that always gives the same, is known by the
+digest of its plan (:mod:`.plan_digest`), by how its files are read, by their paths, sizes and
+times, and by the settings of the session that may change a result. Of any other table nobody can
+tell whether it has changed, not even if its query is the same: it is known by its owner, the one
+plan that it is staged for.
 
 How it is staged is part of the name too: its columns, its keys, the number of shards.
 """
@@ -15,22 +15,15 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
 from watersmeet.rows.layout import RowLayout
-from watersmeet.spark.tables.files import (
-    Listing,
-    computed,
-    is_by_row,
-    is_of_files,
-    leaves_of,
-    listing_of,
-    read_as,
-)
-from watersmeet.spark.tables.plan_digest import Told
+from watersmeet.spark.jvm.objects import JvmError
+from watersmeet.spark.jvm.plans import LogicalPlan
+from watersmeet.spark.jvm.relations import FileRelation
+from watersmeet.spark.tables.files import Listing, is_by_row, listing_of, read_as
+from watersmeet.spark.tables.plan_digest import PlanDigest
 from watersmeet.table.origin import File, Origin
 from watersmeet.table.staged_table import FORMAT
 
@@ -66,17 +59,20 @@ def identity(
     """What names a table, and how it is staged. ``owner`` is whom it is staged for."""
     columns = FORMAT, layout, df.schema.json()
     made = *columns, shards, partition
-    told = _told(df)
-    listings = [_listing(leaf) for leaf in leaves_of(_analyzed(df))]
+    plan = LogicalPlan.of(df)
+    digest = _plan_digest(plan)
+    listings = [_listing(leaf) for leaf in plan.leaves]
     listed = [listing for listing in listings if listing is not None]
     bare = frozenset[str]().union(*(listing.bare for listing in listed))
-    text = None if told is None or None in listings else _read_from(df, told)
+    text = None
+    if digest is not None and None not in listings:
+        text = _read_from(df.sparkSession, plan, digest)
     if text is None:
         own = _digest(made, owner)
-        table = _digest(columns, _seen(df, told) or owner)
+        table = _digest(columns, _seen(plan, digest) or owner)
         return Identity(own, own, table, known=False, bare=bare)
     series, files = _digest(made, text), [listing.files for listing in listed]
-    source = Origin(series, files[0]) if is_by_row(_analyzed(df)) else None
+    source = Origin(series, files[0]) if is_by_row(plan) else None
     version, table = _version(series, files), _digest(columns, text)
     return Identity(series, version, table, known=True, source=source, bare=bare)
 
@@ -88,16 +84,12 @@ def version_of(source: Origin) -> str:
 
 def relisted(df: DataFrame) -> DataFrame:
     """The same table, with the files that there are by now."""
-    plan = _analyzed(df)
-    for leaf in leaves_of(plan):
-        if is_of_files(leaf):
-            leaf.relation().location().refresh()
-    return computed(df.sparkSession, plan)
-
-
-def _analyzed(df: DataFrame) -> Any:
-    jdf: Any = df._jdf
-    return jdf.queryExecution().analyzed()
+    plan = LogicalPlan.of(df)
+    for leaf in plan.leaves:
+        relation = FileRelation.at(leaf)
+        if relation is not None:
+            relation.refresh()
+    return plan.rows(df.sparkSession)
 
 
 def _version(series: str, files: Sequence[frozenset[File]]) -> str:
@@ -108,43 +100,43 @@ def _digest(*parts: object) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
 
 
-def _told(df: DataFrame) -> Told | None:
+def _plan_digest(plan: LogicalPlan) -> PlanDigest | None:
     """What the query of a table computes; None if Spark cannot write it."""
     try:
-        return Told(_analyzed(df))
-    except Py4JError:
+        return PlanDigest(plan)
+    except JvmError:
         return None
 
 
-def _listing(leaf: Any) -> Listing | None:
+def _listing(leaf: LogicalPlan) -> Listing | None:
     """What a leaf of a query is read from; None if Spark lists no files of it."""
     try:
-        return listing_of(leaf) if is_of_files(leaf) else None
-    except Py4JError:
+        relation = FileRelation.at(leaf)
+        return None if relation is None else listing_of(relation)
+    except JvmError:
         return None
 
 
-def _read_from(df: DataFrame, told: Told) -> str | None:
+def _read_from(spark: SparkSession, plan: LogicalPlan, digest: PlanDigest) -> str | None:
     """What a query over files is, as a text; None if it may give something else each time."""
     try:
-        computes = told.in_full()
+        computes = digest.in_full()
         if computes is None:
             return None
-        leaves = leaves_of(_analyzed(df))
-        return repr((computes, [*map(read_as, leaves)], _settings(df.sparkSession)))
-    except Py4JError:
+        relations = [FileRelation(leaf) for leaf in plan.leaves]
+        return repr((computes, [*map(read_as, relations)], _settings(spark)))
+    except JvmError:
         return None
 
 
-def _seen(df: DataFrame, told: Told | None) -> list[str] | None:
+def _seen(plan: LogicalPlan, digest: PlanDigest | None) -> list[str] | None:
     """What can be seen of a query that is not known in full; None if Spark cannot write it. Its
     leaves say what they are: the name of a table in a database, for example."""
-    if told is None:
+    if digest is None:
         return None
     try:
-        leaves = [leaf.canonicalized() for leaf in leaves_of(_analyzed(df))]
-        return [told.text, *(str(leaf.simpleString(2**31 - 1)) for leaf in leaves)]
-    except Py4JError:
+        return [digest.text, *(leaf.canonical_text for leaf in plan.leaves)]
+    except JvmError:
         return None
 
 

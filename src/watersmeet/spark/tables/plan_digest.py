@@ -1,4 +1,4 @@
-"""What a query computes, told so that two queries which are told alike compute the same.
+"""The digest of a plan: what a query computes, such that two plans of one digest compute the same.
 
 Spark writes a plan as JSON. That quotes and types each literal, and says by an id which column is
 meant. Two things are done to it:
@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from watersmeet.spark.tables.files import scala
+from watersmeet.spark.jvm.plans import LogicalPlan, PlanNode
 
 #: What gives something else each time, or something that a plan does not tell, by its class.
 _UNKNOWN = re.compile(r".*UDF.*|Current(?!Row).*|LocalTimestamp.*|Now|.*Python.*|.*Lambda.*")
@@ -32,22 +32,22 @@ _PLAIN = re.compile(r"boolean|byte|short|integer|long|float|double|string|date|t
 _FUNCTION = "<function"
 
 
-class Told:
-    """A plan, as it is told. ``text`` is what its JSON says of it."""
+class PlanDigest:
+    """The digest of a plan. ``text`` is what its JSON says of it."""
 
-    def __init__(self, plan: Any) -> None:
+    def __init__(self, plan: LogicalPlan) -> None:
         self._plan = plan
         self._ids: dict[tuple[int, str], int] = {}
         self._classes: Counter[str] = Counter()
         #: The fields that the JSON leaves out, by the class that has them.
         self._left_out: dict[str, set[str]] = {}
-        self.text = json.dumps(self._plain(json.loads(plan.toJSON())))
+        self.text = json.dumps(self._plain(json.loads(plan.json)))
 
     def in_full(self) -> str | None:
         """All that is to be known of a plan whose leaves are files; None if it cannot be told, or
         does not always give the same."""
         simple = {name.rpartition(".")[2] for name in self._classes}
-        if not self._plan.deterministic() or any(map(_UNKNOWN.fullmatch, simple)):
+        if not self._plan.is_deterministic or any(map(_UNKNOWN.fullmatch, simple)):
             return None
         asked = {name: sorted(fields) for name, fields in self._left_out.items()}
         answers = [*self._answers(asked)] if asked else []
@@ -55,7 +55,7 @@ class Told:
             return None  # a node is where it was not looked for
         return None if _FUNCTION in str(answers) else json.dumps([self.text, answers])
 
-    def _plain(self, value: Any) -> Any:
+    def _plain(self, value: object) -> object:
         """A value of the JSON, without what differs between two plans of one query."""
         if isinstance(value, list):
             return [self._plain(each) for each in value if _class(each) not in _NAMING]
@@ -86,29 +86,22 @@ class Told:
     def _answers(self, asked: dict[str, list[str]]) -> Iterator[list[str]]:
         """What the JSON leaves out, node by node."""
         for node in _nodes(self._plan):
-            name = node.getClass().getName()
+            name = node.class_name
             if name in asked:
-                yield [str(getattr(node, field)()) for field in asked[name]]
+                yield [node.field(field) for field in asked[name]]
 
 
-def _class(node: Any) -> str | None:
+def _class(node: object) -> str | None:
     """The simple name of the class of a node; None if it is not one."""
     if not isinstance(node, dict) or "class" not in node:
         return None
     return str(node["class"]).rpartition(".")[2]
 
 
-def _nodes(plan: Any) -> Iterator[Any]:
+def _nodes(plan: LogicalPlan) -> Iterator[PlanNode]:
     """The nodes of a plan and of its expressions, and those of its subqueries."""
-    for one in (plan, *scala(plan.subqueriesAll())):
-        for node in _below(one):
+    for one in (plan, *plan.subqueries):
+        for node in one.tree():
             yield node
-            for expression in scala(node.expressions()):
-                yield from _below(expression)
-
-
-def _below(node: Any) -> Iterator[Any]:
-    """A node of a tree, and all below it, from the top down."""
-    yield node
-    for child in scala(node.children()):
-        yield from _below(child)
+            for expression in node.expressions:
+                yield from expression.tree()

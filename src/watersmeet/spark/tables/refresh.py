@@ -1,15 +1,18 @@
 """Staging a table anew, again and again, while a query runs.
 
-A thread of the driver does it (:mod:`.keeping`). It reads the table as it is by then, stages it if
-it has changed, and makes that the current version; the operator's shards notice it at the end of a
-step. If that fails, the old version stays current, and why it failed is in the metrics.
+A thread of the driver does it, as long as queries run that read the table (:mod:`.tenants`). It
+reads the table as it is by then, stages it if it has changed, and makes that the current version;
+the operator's shards notice it at the end of a step. If that fails, the old version stays current,
+and why it failed is in the metrics.
 """
 
 from __future__ import annotations
 
 import contextlib
+import threading
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame
 
@@ -41,16 +44,43 @@ class Refresher:
                 self.versions.fail(_said(error))
 
 
+@dataclass
+class RefreshSchedule:
+    """When a table is staged anew by ``refresh``: so many ``seconds`` after it was the last time;
+    in a thread of its own, as that may take long."""
+
+    refresh: Callable[[], None]
+    seconds: float
+    _thread: threading.Thread | None = None
+    _last: float = field(default_factory=time.monotonic)
+
+    def start_if_due(self) -> None:
+        """Begin to stage the table, if it is time."""
+        if self._thread is not None and self._thread.is_alive():
+            return
+        if time.monotonic() - self._last >= self.seconds:
+            self._thread = threading.Thread(
+                target=self._run, name="watersmeet-refresh", daemon=True
+            )
+            self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.refresh()
+        finally:
+            self._last = time.monotonic()
+
+
 def check_columns(planned: DataFrame, now: DataFrame, needed: set[str]) -> None:
     """Refuse a table that lacks a column that the query needs, or has it in another type."""
-    types = {field.name: field.dataType for field in now.schema}
-    for field in planned.schema:
-        if field.name not in needed or types.get(field.name) == field.dataType:
+    types = {column.name: column.dataType for column in now.schema}
+    for column in planned.schema:
+        if column.name not in needed or types.get(column.name) == column.dataType:
             continue
-        wanted, found = field.dataType.simpleString(), types.get(field.name)
+        wanted, found = column.dataType.simpleString(), types.get(column.name)
         has = "is gone" if found is None else f"is of type {found.simpleString()} now"
         raise StagedTableError(
-            f"the column {field.name!r} {has}; the query was planned with type {wanted}. Call "
+            f"the column {column.name!r} {has}; the query was planned with type {wanted}. Call "
             "wm.enrich again with the table as it is, and start the query from what it gives."
         )
 
@@ -70,5 +100,5 @@ def check_files(before: frozenset[str], now: frozenset[str]) -> None:
 def _said(error: Exception) -> str:
     """What an error says, in a line. Of Spark's, the first line may only name a class of Java."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = lines[1] if len(lines) > 1 and lines[0].endswith(".") else next(iter(lines), "")
-    return told or type(error).__name__
+    said = lines[1] if len(lines) > 1 and lines[0].endswith(".") else next(iter(lines), "")
+    return said or type(error).__name__

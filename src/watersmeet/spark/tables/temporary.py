@@ -1,12 +1,12 @@
-"""Staged tables that one process alone can find: they are removed with it.
+"""Temporary staged tables: only this process can find them, and they are removed with it.
 
 A table that cannot be known to be the same is staged for one plan. When the session of that plan
 has been stopped, nobody can read it any more; nor when the process ends, and nothing runs. So it is
 removed at the end of the process; or when another table is staged, after its session was stopped.
 It stays for a day like any other one if the process was killed, or leaves queries that run.
 
-A table with ``refresh`` is not owned in that sense: the state of a query has noted its version, and
-a micro-batch that was interrupted runs again with that, in another process.
+A table with ``refresh`` is not temporary in that sense: the state of a query has noted its version,
+and a micro-batch that was interrupted runs again with that, in another process.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ import atexit
 import contextlib
 import os
 
-from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from watersmeet.spark.tables.keeper import active, stopped
-from watersmeet.spark.tables.staging import remove
+from watersmeet.spark.jvm.driver import is_stopped
+from watersmeet.spark.jvm.objects import JvmError
+from watersmeet.spark.jvm.queries import active_queries
+from watersmeet.spark.tables.folders import remove
 from watersmeet.table.staged_table import StagedTable
 
 
-class Owned:
+class TemporaryTables:
     """The staged tables that this process alone can find, with their sessions."""
 
     def __init__(self) -> None:
@@ -40,7 +41,7 @@ class Owned:
         if os.getpid() != self._process:
             return  # a copy of the process ends
         for staged, spark in [*self._tables.items()]:
-            if stopped(spark) or (ending and _rests(spark)):
+            if is_stopped(spark) or (ending and _rests(spark)):
                 self._tables.pop(staged, None)
                 with contextlib.suppress(OSError):
                     remove(staged.folder)
@@ -50,11 +51,11 @@ def _rests(spark: SparkSession) -> bool:
     """Does surely nothing run in a session?"""
     try:
         jobs = spark.sparkContext.statusTracker().getActiveJobsIds()
-        return not active(spark) and not jobs
-    except (Py4JError, OSError):
+        return not active_queries(spark) and not jobs
+    except (JvmError, OSError):
         return False
 
 
 #: Those of this process.
-OWNED = Owned()
-atexit.register(OWNED.remove, ending=True)
+TEMPORARY_TABLES = TemporaryTables()
+atexit.register(TEMPORARY_TABLES.remove, ending=True)

@@ -1,20 +1,24 @@
-"""How many tasks Spark runs side by side, as far as that is known.
+"""The master of a session: is it this machine, and how many tasks does it run side by side?
 
-``defaultParallelism`` says it only if nobody has set ``spark.default.parallelism``, and on a
-cluster only of the executors that are there already.
+The latter is not always known: ``defaultParallelism`` says it only if nobody has set
+``spark.default.parallelism``, and on a cluster only of the executors that are there already.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from pyspark.sql import SparkSession
 
-from watersmeet.spark.session.python import on_this_machine
+from watersmeet.spark.jvm.driver import executors, processors
 
 _LOCAL = re.compile(r"local\[(\d+|\*)(?:,.*)?\]")
 _CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,.*\]")
+
+
+def on_this_machine(spark: SparkSession) -> bool:
+    """Is the master a local one?"""
+    return str(spark.sparkContext.master).startswith("local")
 
 
 def cores(spark: SparkSession) -> int | None:
@@ -33,20 +37,17 @@ def _local(spark: SparkSession) -> int | None:
     found = _LOCAL.fullmatch(master)
     if found is None:
         return None
-    jvm: Any = spark._jvm
-    machine = int(jvm.java.lang.Runtime.getRuntime().availableProcessors())
-    return machine if found[1] == "*" else int(found[1])
+    return processors(spark) if found[1] == "*" else int(found[1])
 
 
 def _of_executors(spark: SparkSession) -> int | None:
-    context: Any = spark.sparkContext
+    context = spark.sparkContext
     conf = context.getConf()
     if conf.get("spark.dynamicAllocation.enabled", "false") == "true":
         return None
     each, count = conf.get("spark.executor.cores"), conf.get("spark.executor.instances")
     if each and count:
         return int(each) * int(count)
-    registered = int(context._jsc.sc().getExecutorMemoryStatus().size()) - 1  # without the driver
-    if registered < 1 or conf.get("spark.default.parallelism"):
+    if executors(spark) < 1 or conf.get("spark.default.parallelism"):
         return None
     return int(context.defaultParallelism)

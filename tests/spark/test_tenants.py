@@ -1,4 +1,4 @@
-"""Enrichments are looked after while their queries run, and no longer."""
+"""Staged tables are kept while their queries run, and no longer."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from watersmeet.spark.tables.keeper import Keeper, Kept, Refreshing
-from watersmeet.spark.tables.staging import remove_idle
-from watersmeet.spark.tables.temporary import Owned
+from watersmeet.spark.tables.folders import remove_idle
+from watersmeet.spark.tables.refresh import RefreshSchedule
+from watersmeet.spark.tables.temporary import TemporaryTables
+from watersmeet.spark.tables.tenants import Tenant, Tenants
 from watersmeet.table.staged_table import StagedTable
 
 
@@ -48,20 +49,20 @@ def test_what_is_in_use_is_looked_after() -> None:
     # Given two enrichments,
     active: list[Any] = []
     looked: list[str] = []
-    spark, keeper = session(active), Keeper()
+    spark, tenants = session(active), Tenants()
 
-    def kept(name: str) -> Kept:
-        return Kept(spark, lambda: looked.append(name) or [])  # type: ignore[func-returns-value]
+    def tenant(name: str) -> Tenant:
+        return Tenant(spark, lambda: looked.append(name) or [])  # type: ignore[func-returns-value]
 
-    both = {name: kept(name) for name in ("prices", "prices (2)")}
+    both = {name: tenant(name) for name in ("prices", "prices (2)")}
     # when no query runs, one of the first, and another one of both,
-    keeper.look(both)
+    tenants.renew(both)
     assert looked == []
     active[:] = [query("a", "prices"), query("b", "something else")]
-    keeper.look(both)
+    tenants.renew(both)
     assert looked == ["prices"]
     active[:] = [query("c", "prices", "prices (2)")]
-    keeper.look(both)
+    tenants.renew(both)
     # then those are looked after that are in a query that runs.
     assert sorted(looked[1:]) == ["prices", "prices (2)"]
 
@@ -77,7 +78,7 @@ def test_the_table_of_a_query_that_runs_is_not_removed(tmp_path: Path) -> None:
     # when a query uses both that runs, and a third one belongs to none,
     tables = [StagedTable(str(folder)) for folder in (held, superseded)]
     spark = session([query("a", "prices")])
-    Keeper().look({"prices": Kept(spark, lambda: tables)})
+    Tenants().renew({"prices": Tenant(spark, lambda: tables)})
     remove_idle(str(tmp_path))
     # then that is removed alone;
     assert sorted(tmp_path.iterdir()) == [held, superseded]
@@ -93,13 +94,13 @@ def test_a_table_that_no_other_process_can_find_is_removed_with_its_session(
 ) -> None:
     # Given tables of a session in which a query is active, of one in which a job is, of one in
     # which nothing is, of one that was stopped, and one that has been removed already,
-    owned = Owned()
+    temporary = TemporaryTables()
     stopped = session([query("b", "prices")])
     sessions = [session([query("a", "prices")]), session([], [7]), session([]), stopped, stopped]
     tables = [StagedTable(str(tmp_path / (name * 32))) for name in "01234"]
     for table, spark in zip(tables, sessions, strict=True):
         Path(table.folder).mkdir()
-        owned.add(table, spark)
+        temporary.add(table, spark)
     Path(tables[-1].folder).rmdir()
     stopped.sparkContext._jsc = None
 
@@ -107,28 +108,28 @@ def test_a_table_that_no_other_process_can_find_is_removed_with_its_session(
         return sorted(path.name[0] for path in tmp_path.iterdir())
 
     # when another table is staged, then that of the session is removed which was stopped;
-    owned.remove()
+    temporary.remove()
     assert left() == ["0", "1", "2"]
     # and when the process ends, that of the session in which nothing runs.
-    owned.remove(ending=True)
+    temporary.remove(ending=True)
     assert left() == ["0", "1"]
 
 
 def test_the_thread_goes_on_after_an_error_and_ends_with_the_session() -> None:
     looked: list[str] = []
-    spark, keeper = session([query("a", "prices")]), Keeper(every=0.01)
+    spark, tenants = session([query("a", "prices")]), Tenants(every=0.01)
 
     def tables() -> list[StagedTable]:
         looked.append("again")
         raise RuntimeError
 
-    keeper.keep("prices", Kept(spark, tables))
+    tenants.add("prices", Tenant(spark, tables))
     eventually(lambda: len(looked) > 2)
     spark.sparkContext._jsc = None
-    eventually(lambda: keeper._thread is None)
+    eventually(lambda: tenants._thread is None)
     # Another session begins another thread.
     active, before = session([query("b", "more")]), len(looked)
-    keeper.keep("more", Kept(active, tables))
+    tenants.add("more", Tenant(active, tables))
     eventually(lambda: len(looked) > before)
     active.sparkContext._jsc = None
 
@@ -142,12 +143,12 @@ def test_a_table_is_refreshed_when_it_is_time_and_once_at_a_time() -> None:
         begun.append(time.monotonic())
         go_on.wait(20)
 
-    one = Refreshing(refresh, seconds=0.2)
+    one = RefreshSchedule(refresh, seconds=0.2)
     made = time.monotonic()
     # when it is looked at again and again,
     until = made + 0.6
     while time.monotonic() < until:
-        one.look()
+        one.start_if_due()
         time.sleep(0.005)
     # then it has begun once, after the time.
     assert len(begun) == 1
@@ -156,6 +157,6 @@ def test_a_table_is_refreshed_when_it_is_time_and_once_at_a_time() -> None:
     go_on.set()
     while len(begun) < 2:
         assert time.monotonic() < until + 20
-        one.look()
+        one.start_if_due()
         time.sleep(0.005)
     assert begun[1] - until >= 0.19
