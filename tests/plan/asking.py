@@ -8,8 +8,8 @@ from typing import Any
 from watersmeet.joins import families
 from watersmeet.joins.enrich import plan as enrich
 from watersmeet.joins.enrich.plan import EnrichPlan
-from watersmeet.joins.enrich.policy import Place
-from watersmeet.joins.enrich.spec import EnrichAsked, EnrichSpec
+from watersmeet.joins.enrich.policy import Facilities
+from watersmeet.joins.enrich.spec import EnrichCall, EnrichSpec
 from watersmeet.joins.equi import plan as equi
 from watersmeet.joins.equi.spec import EquiSpec
 from watersmeet.joins.family import JoinPlan
@@ -31,7 +31,7 @@ def explain(plan: JoinPlan) -> str:
 
 
 def enrich_spec(stream: StreamSpec, table: StreamSpec, **arguments: Any) -> EnrichSpec:
-    return enrich.enrich_spec(stream, table, EnrichAsked(**arguments))
+    return enrich.enrich_spec(stream, table, EnrichCall(**arguments))
 
 
 def plan_enrich(
@@ -44,5 +44,5 @@ def plan_enrich(
     hosts: int | None = None,
     **arguments: Any,
 ) -> EnrichPlan:
-    place = Place(wakes, copies, hosts)
-    return enrich.plan_enrich(stream, table, backend, EnrichAsked(**arguments), place)
+    place = Facilities(wakes, copies, hosts)
+    return enrich.plan_enrich(stream, table, backend, EnrichCall(**arguments), place)

@@ -10,7 +10,7 @@ from watersmeet.api.streams import Duration, Keys, Stream, Where
 from watersmeet.errors import PlanError
 from watersmeet.joins.enrich.plan import EnrichPlan
 from watersmeet.joins.enrich.plan import plan_enrich as make_plan
-from watersmeet.joins.enrich.spec import EnrichAsked, EnrichHow, EnrichTuning
+from watersmeet.joins.enrich.spec import EnrichCall, EnrichHow, EnrichTuning
 from watersmeet.plan.signatures import as_in, takes_arguments_of, warn
 from watersmeet.spark.backend import SparkBackend
 from watersmeet.spark.checkpoint.checkpoint import Checkpoint, check_in_place
@@ -20,7 +20,7 @@ from watersmeet.spark.query.result import result_schema
 from watersmeet.spark.session import session
 from watersmeet.spark.tables.enrichment import EnrichInputs, build, layout_of, staged_size
 from watersmeet.spark.tables.identity import relisted
-from watersmeet.spark.tables.settings import place, stage_folder
+from watersmeet.spark.tables.settings import facilities, stage_folder
 from watersmeet.spec.stream import TABLE_NAME
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def plan_enrich(
         )
     named, read = _table(table)
     spark = stream.df.sparkSession
-    asked = EnrichAsked(
+    asked = EnrichCall(
         on=on,
         how=how,
         where=where,
@@ -120,7 +120,7 @@ def plan_enrich(
         tuning=tuning,
     )
     backend = SparkBackend([(stream.spec.name, stream.df), (named.spec.name, named.df)])
-    planned = make_plan(stream.spec, named.spec, backend, asked, place(spark))
+    planned = make_plan(stream.spec, named.spec, backend, asked, facilities(spark))
     with_state = planned.spec.streaming and not planned.policy.in_place
     session.check(spark, stream_with_state=with_state)
     for warning in planned.warnings():

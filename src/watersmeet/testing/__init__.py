@@ -21,9 +21,9 @@ for any operator, or a chain of them.
 [2]
 """
 
+from watersmeet.testing.backend import LocalBackend
 from watersmeet.testing.enrich import LocalEnrich
 from watersmeet.testing.joins import LocalJoin
-from watersmeet.testing.place import LocalBackend
 from watersmeet.testing.run import LocalInput, LocalRun
 from watersmeet.testing.streams import LocalStream
 

@@ -13,12 +13,12 @@ import pyarrow as pa
 
 from watersmeet.joins.enrich.layout import EnrichLayout
 from watersmeet.joins.enrich.plan import EnrichPlan, plan_enrich
-from watersmeet.joins.enrich.spec import EnrichAsked
+from watersmeet.joins.enrich.spec import EnrichCall
 from watersmeet.rows.encode import encoded
 from watersmeet.rows.types import canonical_schema
 from watersmeet.table.staged_table import StagedTable, combine, stage
 from watersmeet.table.versions import Versions
-from watersmeet.testing.place import LocalBackend, own_folder
+from watersmeet.testing.backend import LocalBackend, own_folder
 from watersmeet.testing.run import LocalRun, runs_of
 from watersmeet.testing.streams import LocalStream, result_schema, stored, stream_spec
 
@@ -58,7 +58,7 @@ class LocalEnrich:
         specs = [stream_spec(given, inputs[given]) for given in inputs]
         specs[1] = replace(specs[1], streaming=False)
         backend = LocalBackend(shards, self.folder)
-        planned = plan_enrich(specs[0], specs[1], backend, EnrichAsked(**options))
+        planned = plan_enrich(specs[0], specs[1], backend, EnrichCall(**options))
         planned = replace(planned, policy=replace(planned.policy, **(policy or {})))
         schemas = [canonical_schema(given.schema) for given in inputs.values()]
         output = result_schema(planned.spec.output, schemas)

@@ -16,7 +16,7 @@ from watersmeet.plan.call import JoinCall
 from watersmeet.rows.types import canonical_schema
 from watersmeet.spec.limits import LIMITS, Limits
 from watersmeet.state.store import MemoryStore
-from watersmeet.testing.place import LocalBackend, own_folder
+from watersmeet.testing.backend import LocalBackend, own_folder
 from watersmeet.testing.run import LocalRun, runs_of
 from watersmeet.testing.streams import (
     LocalStream,

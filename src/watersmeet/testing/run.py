@@ -18,7 +18,7 @@ from watersmeet.rows.route import Route
 from watersmeet.rows.shard import Shard
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.store import MemoryStore
-from watersmeet.testing.place import own_folder
+from watersmeet.testing.backend import own_folder
 
 _CACHE_BYTES = 1 << 30
 

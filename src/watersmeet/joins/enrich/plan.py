@@ -21,7 +21,7 @@ from watersmeet.joins.enrich.policy import (
     DEFAULT_MEMORY,
     LOCAL,
     EnrichPolicy,
-    Place,
+    Facilities,
     default_memory,
     enrich_policy,
 )
@@ -29,7 +29,7 @@ from watersmeet.joins.enrich.spec import (
     ACCESSES,
     ENRICH_NAMES,
     ENRICH_TYPES,
-    EnrichAsked,
+    EnrichCall,
     EnrichSpec,
     EnrichTuning,
     Wait,
@@ -85,7 +85,7 @@ class EnrichPlan(JoinPlan):
         return [] if self.policy.in_place else super().warnings()
 
 
-def enrich_spec(stream: StreamSpec, table: StreamSpec, asked: EnrichAsked) -> EnrichSpec:
+def enrich_spec(stream: StreamSpec, table: StreamSpec, asked: EnrichCall) -> EnrichSpec:
     """The spec of a semi-stream join; or what is wrong with the call."""
     inputs: Sequence[StreamSpec] = (stream, table)
     check_names(inputs)
@@ -125,24 +125,26 @@ def plan_enrich(
     stream: StreamSpec,
     table: StreamSpec,
     backend: Backend,
-    asked: EnrichAsked,
-    place: Place = LOCAL,
+    asked: EnrichCall,
+    facilities: Facilities = LOCAL,
 ) -> EnrichPlan:
-    """Plan a semi-stream join for a backend, whose tasks run at such a ``place``."""
+    """Plan a semi-stream join for a backend, which has such ``facilities``."""
     matching = _matching((stream, table), backend, asked)
     found = replace(asked, on=matching.on, where=matching.where)
     spec = enrich_spec(stream, table, found)
     # Of a cluster whose cores are not known, there are at least as many as hosts.
-    cores = backend.cores or place.hosts or backend.shards
-    hosts = None if spec.needs_state else place.hosts
+    cores = backend.cores or facilities.hosts or backend.shards
+    hosts = None if spec.needs_state else facilities.hosts
     if asked.memory is None:
         spec = replace(spec, memory=default_memory(cores, backend.shards if hosts is None else 0))
-    policy = enrich_policy(spec, shards=backend.shards, cores=cores, wakes=place.wakes, hosts=hosts)
-    policy = replace(policy, copies=place.copies)
+    policy = enrich_policy(
+        spec, shards=backend.shards, cores=cores, wakes=facilities.wakes, hosts=hosts
+    )
+    policy = replace(policy, copies=facilities.copies)
     return EnrichPlan(spec=spec, policy=policy, predicate=matching.predicate)
 
 
-def _matching(inputs: Sequence[StreamSpec], backend: Backend, asked: EnrichAsked) -> Matching:
+def _matching(inputs: Sequence[StreamSpec], backend: Backend, asked: EnrichCall) -> Matching:
     """What must match. Without ``on``, equalities in ``where`` are the key."""
     conditions = conditions_of(asked.where)
     if not conditions:

@@ -45,8 +45,8 @@ _AT_ONCE = 100e6
 
 
 @dataclass(frozen=True)
-class Place:
-    """What the place where a semi-stream join will run does. ``wakes``: does it run a micro-batch
+class Facilities:
+    """What a backend does for semi-stream joins. ``wakes``: does it run a micro-batch
     without data when the watermark has moved? ``copies``: does a host keep copies of the partitions
     that it reads? ``hosts``: on how many, at most, can it answer rows where they are read? None: on
     none."""
@@ -57,7 +57,7 @@ class Place:
 
 
 #: A single process.
-LOCAL = Place()
+LOCAL = Facilities()
 
 
 @dataclass(frozen=True)

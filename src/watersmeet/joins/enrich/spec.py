@@ -51,7 +51,7 @@ class EnrichTuning:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EnrichAsked:
+class EnrichCall:
     """The arguments of a call, as they were given: nothing has been checked yet. What each of them
     means is said by ``wm.enrich``."""
 

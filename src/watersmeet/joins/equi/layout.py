@@ -77,25 +77,8 @@ def lay_out(
     """How rows are stored and results are made of them. ``schemas`` are the streams' own
     columns, ``output`` the result's, in canonical Arrow types."""
     layouts = keyed_layouts(spec, predicate.columns if predicate else ())
-    inputs = tuple(
-        EquiInput(
-            name=stream.name,
-            rows=rows,
-            types={field.name: field.type for field in schema},
-            window=window,
-            kept=kept,
-            own_watermark=stream.watermarked,
-            unique=stream.unique,
-            arrival=stream.arrival,
-            closes=stream.closes,
-            punctuated=stream.punctuation is not None,
-        )
-        for stream, rows, schema, window, kept in zip(
-            spec.streams, layouts, schemas, spec.windows, spec.kept, strict=True
-        )
-    )
     return EquiLayout(
-        inputs=inputs,
+        inputs=_inputs(spec, layouts, schemas),
         how=spec.how,
         preserved=spec.preserved,
         exact=spec.exact,
@@ -115,6 +98,28 @@ def lay_out(
         remembered=spec.remembered,
         timers=spec.timers,
         policy=policy,
+    )
+
+
+def _inputs(
+    spec: EquiSpec, layouts: Sequence[RowLayout], schemas: Sequence[pa.Schema]
+) -> tuple[EquiInput, ...]:
+    return tuple(
+        EquiInput(
+            name=stream.name,
+            rows=rows,
+            types={field.name: field.type for field in schema},
+            window=window,
+            kept=kept,
+            own_watermark=stream.watermarked,
+            unique=stream.unique,
+            arrival=stream.arrival,
+            closes=stream.closes,
+            punctuated=stream.punctuation is not None,
+        )
+        for stream, rows, schema, window, kept in zip(
+            spec.streams, layouts, schemas, spec.windows, spec.kept, strict=True
+        )
     )
 
 

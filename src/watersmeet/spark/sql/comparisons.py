@@ -25,6 +25,7 @@ from pyspark.sql import types as T
 from watersmeet.conditions.overlaps import Comparison, Rank
 from watersmeet.conditions.terms import ColumnOf
 from watersmeet.spark.jvm.objects import elements
+from watersmeet.spark.sql.gaps import NoSumError
 from watersmeet.spark.sql.nodes import in_order, operand_type, type_of
 from watersmeet.spark.sql.numbers import WIDER
 from watersmeet.spark.sql.ranks import GREATEST, LEAST, hashed, number_rank, ranked
@@ -42,10 +43,6 @@ _FLOAT_ROUNDING = 2.0**-16
 #: A sum of floats with greater parts may be beyond the greatest float.
 _FLOAT_LIMIT = 2.0**127 / _PARTS
 _DAY = 86_400_000_000.0
-
-
-class _NoSumError(Exception):
-    """What is compared is not a sum of values of two streams."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +66,7 @@ def comparisons_of(t: Translation, node: Any) -> tuple[Comparison, ...]:
         if all(len(_streams(t, side)) == 1 for side in elements(node.children())):
             return tuple(_direct(t, node))
         return tuple(_rearranged(t, node))
-    except _NoSumError:
+    except NoSumError:
         return ()
 
 
@@ -95,7 +92,7 @@ def _rank(t: Translation, node: Any, by_hash: bool) -> tuple[Rank, bool]:
     value, columns = t.collected(node)
     found = (hashed(value), False) if by_hash else ranked(value, type_of(node))
     if found is None:
-        raise _NoSumError
+        raise NoSumError
     whole = "whole number" if type(type_of(node)) in WIDER else node.dataType().catalogString()
     kind = "hash" if by_hash else whole
     return _rank_of(t.text(node), columns, kind, found[0]), found[1]
@@ -122,7 +119,7 @@ def _split(parts: Sequence[_Part]) -> Comparison:
     """What it means for the two streams that the sum of the parts is 0 or less."""
     streams = sorted({stream for part in parts for stream, _ in part.columns})
     if len(streams) != 2 or len(parts) > _PARTS:
-        raise _NoSumError
+        raise NoSumError
     mine = [part for part in parts if part.columns and part.columns[0][0] == streams[0]]
     rest = [part for part in parts if not part.columns or part.columns[0][0] != streams[0]]
     # What belongs to the first stream keeps its sign, so that it is the same in both halves of
@@ -168,7 +165,7 @@ def _parts(t: Translation, given: Any, sign: int, was_float: bool = False) -> It
         return
     signs = _SIGNS.get(name)
     if signs is None or not all(_keeps_value(child, node) for child in children):
-        raise _NoSumError
+        raise NoSumError
     for child, its_sign in zip(children, signs, strict=True):
         yield from _parts(t, child, sign * its_sign, was_float)
 
@@ -178,7 +175,7 @@ def _part(t: Translation, node: Any, sign: int, convert: _Conversion, was_float:
     value = convert(t, node)
     columns = tuple(t.inputs)
     if len({stream for stream, _ in columns}) > 1:
-        raise _NoSumError
+        raise NoSumError
     return _Part(sign, t.text(node), columns, value, was_float)
 
 
@@ -204,7 +201,7 @@ def _double(t: Translation, node: Any) -> pl.Expr:
             return t(node).cast(pl.Int64).cast(pl.Float64)
         case kind if type(kind) in WIDER or isinstance(kind, T.FloatType | T.DoubleType):
             return t(node).cast(pl.Float64)
-    raise _NoSumError
+    raise NoSumError
 
 
 def _days(t: Translation, node: Any) -> pl.Expr:

@@ -32,8 +32,8 @@ _DAY = 86_400 * _SECOND
 _FRACTION, _MILLI_FRACTION = _SECOND - 1, 999
 
 
-class _NoSumError(Exception):
-    """What is compared is not a sum of times."""
+class NoSumError(Exception):
+    """What is compared is not a sum, of times or of values of two streams."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class _Sum:
         unit = self.unit or other.unit
         one, two = self._counted(unit), other._counted(unit)
         if (one.plus and two.plus) or (one.minus and two.minus):
-            raise _NoSumError
+            raise NoSumError
         plus, minus = one.plus or two.plus, one.minus or two.minus
         return _Sum(plus, minus, unit, one.least + two.least, one.most + two.most)
 
@@ -63,7 +63,7 @@ class _Sum:
         if self.unit == unit or unit is None:
             return self
         if self.unit is not None:
-            raise _NoSumError
+            raise NoSumError
         return replace(self, unit=unit, least=self.least * unit, most=self.most * unit)
 
     def wider(self, least: int, most: int) -> _Sum:
@@ -74,7 +74,7 @@ def gaps_of(t: Translation, node: Any) -> tuple[Gap, ...]:
     """The gaps that a comparison of two streams implies, which may be none."""
     try:
         return tuple(gap for sides in in_order(node) for gap in _gaps(t, *sides))
-    except _NoSumError:
+    except NoSumError:
         return ()
 
 
@@ -86,7 +86,7 @@ def _gaps(t: Translation, lesser: Any, greater: Any, strict: bool) -> Iterator[G
     for side in (left, -left) if absolute else (left,):
         total = side + -right
         if total.plus is None or total.minus is None or total.plus[0] == total.minus[0]:
-            raise _NoSumError
+            raise NoSumError
         assert total.unit is not None, "a time has a unit"
         # Less is less by a unit at least: by a microsecond, for times themselves.
         most = -total.least - (total.unit if strict else 0)
@@ -99,7 +99,7 @@ def _sum(t: Translation, given: Any) -> _Sum:
         return _constant(t, node)
     handler = _SUMS.get(node.nodeName())
     if handler is None:
-        raise _NoSumError
+        raise NoSumError
     return handler(t, node)
 
 
@@ -107,13 +107,13 @@ def _constant(t: Translation, node: Any) -> _Sum:
     value, kind = t.evaluated(node), type_of(node)
     interval = isinstance(kind, T.DayTimeIntervalType)
     if value is None or not (interval or type(kind) in WIDER):
-        raise _NoSumError
+        raise NoSumError
     return _Sum(None, None, 1 if interval else None, value, value)
 
 
 def _column(t: Translation, node: Any) -> _Sum:
     if not isinstance(type_of(node), T.TimestampType):
-        raise _NoSumError
+        raise NoSumError
     return _Sum(t.condition.column(node), None, 1, 0, 0)
 
 
@@ -123,7 +123,7 @@ def _in_units(unit: int, least: int, most: int) -> Callable[[Translation, Any], 
     def handler(t: Translation, node: Any) -> _Sum:
         time = node.children().head()
         if not isinstance(type_of(time), T.TimestampType):
-            raise _NoSumError
+            raise NoSumError
         return replace(_sum(t, time).wider(least, most), unit=unit)
 
     return handler
@@ -137,7 +137,7 @@ def _cast(t: Translation, node: Any) -> _Sum:
     intervals = isinstance(source, T.DayTimeIntervalType) and type(source) is type(target)
     if whole or intervals or source == target:
         return _sum(t, node.child())
-    raise _NoSumError
+    raise NoSumError
 
 
 def _plus(t: Translation, node: Any) -> _Sum:

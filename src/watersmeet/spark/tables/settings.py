@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from pyspark.sql import SparkSession
 
 from watersmeet.errors import PlanError
-from watersmeet.joins.enrich.policy import Place
+from watersmeet.joins.enrich.policy import Facilities
 from watersmeet.spark.session.master import on_this_machine
 
 STAGE_FOLDER = "spark.watersmeet.stage.folder"
@@ -79,9 +79,9 @@ def _local_path(folder: str) -> str | None:
     return os.path.abspath(path) if path and not _SCHEME.match(path) else None
 
 
-def place(spark: SparkSession) -> Place:
+def facilities(spark: SparkSession) -> Facilities:
     """What a session does."""
-    return Place(wakes=_wakes(spark), copies=_copies(spark), hosts=_hosts(spark))
+    return Facilities(wakes=_wakes(spark), copies=_copies(spark), hosts=_hosts(spark))
 
 
 def _wakes(spark: SparkSession) -> bool:

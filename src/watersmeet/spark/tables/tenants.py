@@ -2,9 +2,9 @@
 
 A thread of the driver looks every second which streaming queries are active. An enrichment is in
 use if one of them has its observation. As long as it is, it is the tenant of its staged table, and
-renews the lease: nobody removes the table, however long no rows come. And a table that changes is staged anew, every so
-often (:mod:`.refresh`). That ends with its last query, and goes on with the next one that is
-started from the same DataFrame.
+renews the lease: nobody removes the table, however long no rows come. And a table that changes is
+staged anew, every so often (:mod:`.refresh`). That ends with its last query, and goes on with the
+next one that is started from the same DataFrame.
 
 The thread ends when the sessions of all enrichments have been stopped.
 """
