@@ -1,8 +1,9 @@
 """The code of two checkouts, in turn: is this one slower than the other?
 
     git worktree add ../before main~10
-    python -m benchmarks.alternate ../before                  # every workload, about 12 minutes
-    python -m benchmarks.alternate ../before numeric small    # numeric, small, three, metadata
+    python -m benchmarks.alternate ../before                  # every workload, about 20 minutes
+    python -m benchmarks.alternate ../before numeric small    # some: the list is below
+    python -m benchmarks.alternate ../before --passes 20      # steadier
 
 Each checkout runs in a process of its own, with a Spark session of its own. They never run at the
 same time: one pass over the files of this one, one of the other, and so on, first to warm up, then
@@ -35,7 +36,7 @@ from rich.console import Console
 from rich.table import Table
 
 import watersmeet as wm
-from benchmarks import harness, metadata_join, multiway_join
+from benchmarks import enrich, harness, metadata_join, multiway_join, ring_join
 from benchmarks.workload import Workload
 
 ROOT = Path(__file__).parent.parent
@@ -51,11 +52,23 @@ _METADATA_BATCHES = 8
 Start = Callable[[SparkSession, Path, Path], StreamingQuery]
 
 
-def _joined(workload: Workload) -> tuple[Callable[[Path], None], Start, int]:
+def _joined(
+    workload: Workload, build: harness.Build = harness.ours
+) -> tuple[Callable[[Path], None], Start, int]:
     def start(spark: SparkSession, folder: Path, checkpoint: Path) -> StreamingQuery:
-        return harness.start(spark, (harness.ours, harness.ROCKSDB), workload, folder, checkpoint)
+        return harness.start(spark, (build, harness.ROCKSDB), workload, folder, checkpoint)
 
     return workload.write, start, workload.batches // 2
+
+
+def _enriched() -> tuple[Callable[[Path], None], Start, int]:
+    def start(spark: SparkSession, folder: Path, checkpoint: Path) -> StreamingQuery:
+        return enrich.start(spark, enrich.ours, folder, "many", checkpoint)
+
+    def write(folder: Path) -> None:
+        enrich.prepared(folder, 5_000_000)
+
+    return write, start, enrich.STEADY
 
 
 def _metadata() -> tuple[Callable[[Path], None], Start, int]:
@@ -75,6 +88,8 @@ WORKLOADS = {
     "small": _joined(_SMALL),
     "three": _joined(multiway_join.workload(3)),
     "metadata": _metadata(),
+    "ranges": _joined(ring_join.RANGES, ring_join.ring(ring_join.SEARCHED)),
+    "enrich": _enriched(),
 }
 
 
@@ -131,7 +146,9 @@ class Checkout:
         raise RuntimeError("the process has ended")
 
 
-def compare(name: str, folder: Path, pair: dict[str, Checkout]) -> dict[str, list[float]]:
+def compare(
+    name: str, folder: Path, pair: dict[str, Checkout], passes: int
+) -> dict[str, list[float]]:
     """The median milliseconds of a micro-batch in each pass, of both checkouts."""
     write, *_ = WORKLOADS[name]
     write(folder)
@@ -142,8 +159,8 @@ def compare(name: str, folder: Path, pair: dict[str, Checkout]) -> dict[str, lis
                 checkout.run(name, folder)
     times: dict[str, list[float]] = {which: [] for which in pair}
     results = set()
-    for number in range(PASSES):
-        with console.status(f"{name}: pass {number + 1} of {PASSES}"):
+    for number in range(passes):
+        with console.status(f"{name}: pass {number + 1} of {passes}"):
             for which, checkout in list(pair.items())[:: 1 if number % 2 else -1]:
                 done = checkout.run(name, folder)
                 times[which].append(statistics.median(done["times"]))
@@ -156,6 +173,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("other", nargs="?", type=Path, help="the other checkout")
     parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help=", ".join(WORKLOADS))
+    parser.add_argument("--passes", type=int, default=PASSES, help="timed passes of each")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.serve:
@@ -168,7 +186,7 @@ def main() -> None:
     try:
         pair = {"other": Checkout(arguments.other), "this": Checkout(ROOT)}
         for name in arguments.workloads or WORKLOADS:
-            times = compare(name, folder / name, pair)
+            times = compare(name, folder / name, pair, arguments.passes)
             ratio = statistics.median(
                 this / other for this, other in zip(times["this"], times["other"], strict=True)
             )

@@ -285,6 +285,7 @@ def by_hand(
 
 #: With windows of 100,000 rows, a row meets one of the other stream on average.
 _NEAR = 5e-6
+SEARCHED = f"abs(left.left_value - right.right_value) < {_NEAR}"
 #: About one pair in ten thousand satisfies it.
 _PRODUCT = "left.left_value * right.right_value > 0.985"
 
@@ -308,7 +309,7 @@ def near(left: pa.Table, right: pa.Table) -> np.ndarray:
 
 
 #: A window is as long as the time of a micro-batch.
-_RANGES = Workload("ranges", rows=100_000, keys=1, batches=8, minutes=1)
+RANGES = Workload("ranges", rows=100_000, keys=1, batches=8, minutes=1)
 #: The windows are full from the third micro-batch on.
 _RANGES_STEADY = 6
 
@@ -317,12 +318,12 @@ def ranges(spark: SparkSession, report: Report, folder: Path) -> None:
     """A new row meets the 100,000 rows of the other stream's window. To compare all pairs takes so
     long that it is done once, after the other way has warmed up what they share."""
     files = folder / "ranges"
-    searched = (ring(f"abs(left.left_value - right.right_value) < {_NEAR}"), ROCKSDB)
+    searched = (ring(SEARCHED), ROCKSDB)
     ways = {"searched": searched}
-    ours = compare(spark, report, _RANGES, files, ways, steady=_RANGES_STEADY)["searched"]
+    ours = compare(spark, report, RANGES, files, ways, steady=_RANGES_STEADY)["searched"]
     values = {name: [f"{name}_value"] for name in _RANGES.streams}
     everything = (ring(wm.predicate(near, "left", "right", columns=values)), ROCKSDB)
-    compared = harness.run(spark, "all pairs", everything, _RANGES, files, steady=_RANGES_STEADY)
+    compared = harness.run(spark, "all pairs", everything, RANGES, files, steady=_RANGES_STEADY)
     assert compared.results == ours.results, f"{compared.results:,} results, {ours.results:,}"
     report.runs.append(compared)
     report.claim(
