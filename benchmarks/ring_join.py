@@ -321,7 +321,7 @@ def ranges(spark: SparkSession, report: Report, folder: Path) -> None:
     searched = (ring(SEARCHED), ROCKSDB)
     ways = {"searched": searched}
     ours = compare(spark, report, RANGES, files, ways, steady=_RANGES_STEADY)["searched"]
-    values = {name: [f"{name}_value"] for name in _RANGES.streams}
+    values = {name: [f"{name}_value"] for name in RANGES.streams}
     everything = (ring(wm.predicate(near, "left", "right", columns=values)), ROCKSDB)
     compared = harness.run(spark, "all pairs", everything, RANGES, files, steady=_RANGES_STEADY)
     assert compared.results == ours.results, f"{compared.results:,} results, {ours.results:,}"
