@@ -115,8 +115,10 @@ class State(Protocol):
 
 S = TypeVar("S", bound=State)
 C = TypeVar("C", bound=Counters)
-#: What an operator emits: batches of its ``output``; or, if it hands rows on to another operator,
-#: pairs of the number of an input there, and the rows.
+#: Rows that an operator hands on to another one, with the number of an input there.
+HandedOn = tuple[int, pa.RecordBatch]
+#: What an operator emits: batches of its ``output``, or rows that it hands on.
+Emitted = pa.RecordBatch | HandedOn
 E = TypeVar("E")
 
 

@@ -11,7 +11,15 @@ import pyarrow.compute as pc
 
 from watersmeet import durations
 from watersmeet.joins.chain import Chain
-from watersmeet.joins.operator import END_OF_TIME, AnyOperator, Chunk, Counters, merged
+from watersmeet.joins.operator import (
+    END_OF_TIME,
+    AnyOperator,
+    Chunk,
+    Counters,
+    Emitted,
+    State,
+    merged,
+)
 from watersmeet.rows.columns import TIME, concat
 from watersmeet.rows.dealing import Dealer
 from watersmeet.rows.route import Route
@@ -66,10 +74,10 @@ class LocalRun:
         self._greatest: dict[int, int] = dict(restart._greatest) if restart else {}
         self.counters: Any = operator.counters()
 
-    def step(self, rows: Sequence[pa.RecordBatch | None], *, last: bool = False) -> list[Any]:
+    def step(self, rows: Sequence[pa.RecordBatch | None], *, last: bool = False) -> list[Emitted]:
         """One micro-batch: new rows for any of the inputs. The watermark moves after it, as in
         Spark, and takes effect in the next one. After the ``last`` one, no more input comes."""
-        emitted: list[Any] = []
+        emitted: list[Emitted] = []
         counted: list[Counters] = []
         for number, chunk in enumerate(self._dealt(rows)):
             emitted += self._step_shard(self.state(number), chunk, counted, last=last)
@@ -80,15 +88,15 @@ class LocalRun:
         self._advance(rows)
         return emitted
 
-    def pause(self) -> list[Any]:
+    def pause(self) -> list[Emitted]:
         """A micro-batch without data. As on Spark, it steps only the shards whose timer has fired:
         one is set while a shard waits, and fires when the watermark has moved."""
         return self._woken([None] * len(self.inputs), all_shards=False)
 
-    def _woken(self, rows: Sequence[pa.RecordBatch | None], *, all_shards: bool) -> list[Any]:
+    def _woken(self, rows: Sequence[pa.RecordBatch | None], *, all_shards: bool) -> list[Emitted]:
         """Steps the shards that have a reason to take one: rows that came, a timer, or a heartbeat
         that the hop before sends to ``all_shards``."""
-        emitted: list[Any] = []
+        emitted: list[Emitted] = []
         counted = [self.operator.counters()]
         stepped = set()
         for number, chunk in enumerate(self._dealt(rows)):
@@ -104,7 +112,7 @@ class LocalRun:
             emitted = self.following._woken(handed, all_shards=0 in stepped)
         return emitted
 
-    def finish(self) -> list[Any]:
+    def finish(self) -> list[Emitted]:
         """Let time pass until nothing is stored any more."""
         self.watermark = END_OF_TIME
         return self.step([None] * len(self.inputs), last=True)
@@ -128,8 +136,8 @@ class LocalRun:
         return [[concat(parts) if parts else None for parts in shard] for shard in dealt]
 
     def _step_shard(
-        self, state: Any, chunk: Chunk, counted: list[Counters], *, last: bool = False
-    ) -> list[Any]:
+        self, state: State, chunk: Chunk, counted: list[Counters], *, last: bool = False
+    ) -> list[Emitted]:
         counters = self.operator.counters()
         emitted = [*self.operator.step([chunk], self.watermark, state, counters)]
         if last:
@@ -183,7 +191,7 @@ def runs_of(
     return runs
 
 
-def _by_input(emitted: Sequence[Any], run: LocalRun) -> list[pa.RecordBatch | None]:
+def _by_input(emitted: Sequence[Emitted], run: LocalRun) -> list[pa.RecordBatch | None]:
     """What an operator has handed on, for each input of the next one."""
     handed: list[list[pa.RecordBatch]] = [[] for _ in run.inputs]
     for number, rows in emitted:

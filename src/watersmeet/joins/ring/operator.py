@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import pyarrow as pa
 
-from watersmeet.joins.operator import END_OF_TIME, Operator, count_windows
+from watersmeet.joins.operator import END_OF_TIME, Emitted, Operator, count_windows
 from watersmeet.joins.ring.counters import RingCounters
 from watersmeet.joins.ring.hops import HopLayout
 from watersmeet.joins.ring.layout import RingLayout
@@ -19,7 +18,7 @@ from watersmeet.state.cache import SegmentCache
 from watersmeet.state.store import Store
 
 
-class RingHop(Operator[RingState, RingCounters, Any]):
+class RingHop(Operator[RingState, RingCounters, Emitted]):
     """The operator of one hop. It holds no state of its own: see :class:`RingState`."""
 
     def __init__(self, layout: RingLayout, hop: HopLayout) -> None:
@@ -48,12 +47,12 @@ class RingHop(Operator[RingState, RingCounters, Any]):
         watermark: int | None,
         state: RingState,
         counters: RingCounters,
-    ) -> Iterator[Any]:
+    ) -> Iterator[Emitted]:
         """Results of one micro-batch, or what goes to the inputs of the next hop."""
         step = HopStep(self.layout, self.hop, state, counters)
         yield from step.results(chunks, watermark)
 
-    def finish(self, state: RingState, counters: RingCounters) -> Iterator[Any]:
+    def finish(self, state: RingState, counters: RingCounters) -> Iterator[Emitted]:
         """Time ends: emit what is unmatched."""
         yield from HopStep(self.layout, self.hop, state, counters).advance(END_OF_TIME)
 

@@ -25,12 +25,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from watersmeet.joins.operator import Emitted
 from watersmeet.joins.ring.advice import Measurements, advise
 from watersmeet.joins.ring.counters import RingCounters
 from watersmeet.joins.ring.hops import RESULTS, HopLayout, Inlet
@@ -70,7 +70,7 @@ class HopStep:
 
     def results(
         self, chunks: Iterable[Sequence[pa.RecordBatch | None]], watermark: int | None
-    ) -> Iterator[Any]:
+    ) -> Iterator[Emitted]:
         """What the step emits or hands on."""
         self._state.check_reach(watermark)
         for chunk in chunks:
@@ -92,7 +92,7 @@ class HopStep:
 
     # -- what comes in ----------------------------------------------------------------
 
-    def _take(self, number: int, rows: pa.RecordBatch, watermark: int | None) -> Iterator[Any]:
+    def _take(self, number: int, rows: pa.RecordBatch, watermark: int | None) -> Iterator[Emitted]:
         """Store rows, hand them on and let them probe, as their input says."""
         inlet, home = self._hop.inlets[number], rows
         if inlet.measurements:
@@ -137,7 +137,7 @@ class HopStep:
         kept = matchable(rows, [TIME]) if self._layout.windowed else None
         return rows if kept is None else rows.filter(kept)
 
-    def _store(self, stream: int, rows: pa.RecordBatch) -> Iterator[Any]:
+    def _store(self, stream: int, rows: pa.RecordBatch) -> Iterator[Emitted]:
         """Store rows; those that can match nothing are emitted at once, if they are preserved."""
         matchable = self._matchable(rows)
         if len(matchable) < len(rows) and self._layout.preserved[stream]:
@@ -154,7 +154,7 @@ class HopStep:
         limit = self._layout.piece
         return iter([rows]) if limit is None else sliced(rows, limit)
 
-    def _pass_on(self, inlet: Inlet, rows: pa.RecordBatch) -> Iterator[Any]:
+    def _pass_on(self, inlet: Inlet, rows: pa.RecordBatch) -> Iterator[Emitted]:
         """Rows and partial results on their way to a later hop, or to the result."""
         if inlet.new and not self._layout.preserved[inlet.streams[0]]:
             rows = self._matchable(rows)
@@ -168,7 +168,7 @@ class HopStep:
 
     def _probed(
         self, inlet: Inlet, rows: pa.RecordBatch, entries: Sequence[Entry]
-    ) -> Iterator[Any]:
+    ) -> Iterator[Emitted]:
         """What probing rows find in stored segments."""
         assert inlet.probes is not None, f"{inlet.name} probes nothing"
         probing = ProbingRows.of(rows, inlet.streams, self._layout.streams[inlet.streams[0]].window)
@@ -187,7 +187,7 @@ class HopStep:
 
     def _handed_on(
         self, inlet: Inlet, probing: ProbingRows, stream: int, matches: Matches
-    ) -> Iterator[Any]:
+    ) -> Iterator[Emitted]:
         """Partial results, for the next hop."""
         window, rows = self._layout.streams[stream].window, matches.stored.rows
         for piece in self._layout.output.pieces(matches.sides(probing, stream)):
@@ -198,7 +198,7 @@ class HopStep:
             else:
                 yield inlet.found, probing.joined(mine, stream, rows, theirs, window)
 
-    def _matched(self, probing: ProbingRows, stream: int, matches: Matches) -> Iterator[Any]:
+    def _matched(self, probing: ProbingRows, stream: int, matches: Matches) -> Iterator[Emitted]:
         """Results, and what the join must remember of the stored rows in them."""
         window, rows = self._state.slice_of(stream), matches.stored.rows
         if not self._layout.how.combines:
@@ -211,7 +211,7 @@ class HopStep:
         if stream == self._layout.marked:
             window.mark(matches.entry, matches.theirs)
 
-    def _mark(self, inlet: Inlet, batch: pa.RecordBatch) -> Iterator[Any]:
+    def _mark(self, inlet: Inlet, batch: pa.RecordBatch) -> Iterator[Emitted]:
         """What new rows have found in the hop before."""
         marked, other = inlet.streams
         window, output, new = self._state.slice_of(marked), self._layout.output, self._new_rows
@@ -248,7 +248,7 @@ class HopStep:
 
     # -- what is measured -------------------------------------------------------------
 
-    def _advised(self) -> Iterator[Any]:
+    def _advised(self) -> Iterator[Emitted]:
         """Hand on what is known of the streams; in the last hop, say if another order or another
         number of slices were much better."""
         state, measured = self._state, self._measured
@@ -268,7 +268,7 @@ class HopStep:
 
     # -- what the watermark proves ----------------------------------------------------
 
-    def advance(self, watermark: int) -> Iterator[Any]:
+    def advance(self, watermark: int) -> Iterator[Emitted]:
         """Emit the rows that the watermark proves unmatched, and drop expired segments."""
         for stream, window in zip(self._hop.holds, self._state.windows, strict=True):
             until = newly_useless(window, watermark)

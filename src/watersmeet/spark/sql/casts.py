@@ -10,7 +10,7 @@ import polars as pl
 from pyspark.sql import types as T
 
 from watersmeet.spark.sql import semantics
-from watersmeet.spark.sql.nodes import computed, type_of
+from watersmeet.spark.sql.nodes import Node, computed, type_of
 from watersmeet.spark.sql.numbers import WIDER
 from watersmeet.spark.sql.semantics import DECIMAL_DIGITS
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _Conversion = Callable[[pl.Expr, Any, Any, str], pl.Expr]
 
 
-def cast(t: Translation, node: Any) -> pl.Expr:
+def cast(t: Translation, node: Node) -> pl.Expr:
     source, target = type_of(node.child()), type_of(node)
     if source == target:
         return t(node.child())

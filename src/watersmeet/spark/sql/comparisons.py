@@ -17,7 +17,7 @@ import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 from pyspark.sql import types as T
@@ -26,7 +26,7 @@ from watersmeet.conditions.overlaps import Comparison, Rank
 from watersmeet.conditions.terms import ColumnOf
 from watersmeet.spark.jvm.objects import elements
 from watersmeet.spark.sql.gaps import NoSumError
-from watersmeet.spark.sql.nodes import in_order, operand_type, type_of
+from watersmeet.spark.sql.nodes import Node, in_order, operand_type, type_of
 from watersmeet.spark.sql.numbers import WIDER
 from watersmeet.spark.sql.ranks import GREATEST, LEAST, hashed, number_rank, ranked
 from watersmeet.spark.sql.times import local_time
@@ -60,7 +60,7 @@ class _Part:
         return replace(self, sign=self.sign * sign)
 
 
-def comparisons_of(t: Translation, node: Any) -> tuple[Comparison, ...]:
+def comparisons_of(t: Translation, node: Node) -> tuple[Comparison, ...]:
     """The comparisons that a comparison of two streams implies, which may be none."""
     try:
         if all(len(_streams(t, side)) == 1 for side in elements(node.children())):
@@ -70,7 +70,7 @@ def comparisons_of(t: Translation, node: Any) -> tuple[Comparison, ...]:
         return ()
 
 
-def _streams(t: Translation, node: Any) -> set[int]:
+def _streams(t: Translation, node: Node) -> set[int]:
     _, columns = t.collected(node)
     return {stream for stream, _ in columns}
 
@@ -78,7 +78,7 @@ def _streams(t: Translation, node: Any) -> set[int]:
 # A value of one stream beside a value of another
 
 
-def _direct(t: Translation, node: Any) -> Iterator[Comparison]:
+def _direct(t: Translation, node: Node) -> Iterator[Comparison]:
     # Of texts that are equal, the first bytes are; but a hash tells more of them apart.
     text = isinstance(operand_type(node), T.StringType | T.BinaryType)
     by_hash = text and node.nodeName() == "EqualTo"
@@ -88,7 +88,7 @@ def _direct(t: Translation, node: Any) -> Iterator[Comparison]:
         yield Comparison(low, replace(high, below=strict and exact), exact)
 
 
-def _rank(t: Translation, node: Any, by_hash: bool) -> tuple[Rank, bool]:
+def _rank(t: Translation, node: Node, by_hash: bool) -> tuple[Rank, bool]:
     value, columns = t.collected(node)
     found = (hashed(value), False) if by_hash else ranked(value, type_of(node))
     if found is None:
@@ -105,7 +105,7 @@ def _rank_of(text: str, columns: Sequence[ColumnOf], kind: str, value: pl.Expr) 
 # A sum of parts of both streams
 
 
-def _rearranged(t: Translation, node: Any) -> Iterator[Comparison]:
+def _rearranged(t: Translation, node: Node) -> Iterator[Comparison]:
     for lesser, greater, _ in in_order(node):
         summed = t.meant(lesser)
         absolute = summed.nodeName() == "Abs"
@@ -151,7 +151,7 @@ def _total(parts: Sequence[_Part], rounding: float, limit: float, *, low: bool) 
     return _rank_of(text.removeprefix(" + ").strip(), columns, "sum", rank)
 
 
-def _parts(t: Translation, given: Any, sign: int, was_float: bool = False) -> Iterator[_Part]:
+def _parts(t: Translation, given: Node, sign: int, was_float: bool = False) -> Iterator[_Part]:
     """The parts of a sum, which ``was_float``, or is."""
     node = t.meant(given)
     was_float = was_float or isinstance(type_of(node), T.FloatType)
@@ -170,7 +170,7 @@ def _parts(t: Translation, given: Any, sign: int, was_float: bool = False) -> It
         yield from _parts(t, child, sign * its_sign, was_float)
 
 
-def _part(t: Translation, node: Any, sign: int, convert: _Conversion, was_float: bool) -> _Part:
+def _part(t: Translation, node: Node, sign: int, convert: _Conversion, was_float: bool) -> _Part:
     t.inputs = {}
     value = convert(t, node)
     columns = tuple(t.inputs)
@@ -179,7 +179,7 @@ def _part(t: Translation, node: Any, sign: int, convert: _Conversion, was_float:
     return _Part(sign, t.text(node), columns, value, was_float)
 
 
-def _keeps_value(child: Any, node: Any) -> bool:
+def _keeps_value(child: Node, node: Node) -> bool:
     """Is a part of a sum what it was before, but for an error that is counted as rounding? (If it
     becomes null, nothing matches.)"""
     source, target = type_of(child), type_of(node)
@@ -193,7 +193,7 @@ def _keeps_value(child: Any, node: Any) -> bool:
     return type(source) is type(target) or (type(source) in WIDER and type(target) in WIDER)
 
 
-def _double(t: Translation, node: Any) -> pl.Expr:
+def _double(t: Translation, node: Node) -> pl.Expr:
     match type_of(node):
         case T.DecimalType() as kind:
             return t(node).cast(pl.Float64) / 10.0**kind.scale
@@ -204,11 +204,11 @@ def _double(t: Translation, node: Any) -> pl.Expr:
     raise NoSumError
 
 
-def _days(t: Translation, node: Any) -> pl.Expr:
+def _days(t: Translation, node: Node) -> pl.Expr:
     return t(node).cast(pl.Int32).cast(pl.Float64)
 
 
-_Conversion = Callable[["Translation", Any], pl.Expr]
+_Conversion = Callable[["Translation", Node], pl.Expr]
 
 #: The signs of the children of nodes that are sums.
 _SIGNS = {"Add": (1, 1), "Subtract": (1, -1), "UnaryMinus": (-1,), "Cast": (1,)}

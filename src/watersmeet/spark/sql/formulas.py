@@ -11,7 +11,7 @@ from pyspark.sql import types as T
 from watersmeet.conditions.formula import Formula
 from watersmeet.conditions.terms import ColumnOf
 from watersmeet.spark.jvm.objects import elements
-from watersmeet.spark.sql.nodes import type_of
+from watersmeet.spark.sql.nodes import Node, type_of
 from watersmeet.spark.sql.translation import Translation
 
 _LOGIC = {"And": "and", "Or": "or"}
@@ -39,7 +39,7 @@ _MOST: dict[type[T.DataType], float] = {
 }
 
 
-def formula_of(t: Translation, node: Any) -> Formula | None:
+def formula_of(t: Translation, node: Node) -> Formula | None:
     """A condition as a formula, if it is one."""
     node = t.meant(node)
     name, parts = node.nodeName(), list[Any]()
@@ -55,7 +55,7 @@ def formula_of(t: Translation, node: Any) -> Formula | None:
     return None
 
 
-def _number(t: Translation, node: Any) -> Formula | ColumnOf | float | None:
+def _number(t: Translation, node: Node) -> Formula | ColumnOf | float | None:
     """A double or a whole number, if it is a column, a constant, or made of these."""
     node = t.meant(node)
     most = _MOST.get(type(type_of(node)))
@@ -75,7 +75,7 @@ def _number(t: Translation, node: Any) -> Formula | ColumnOf | float | None:
     return None if None in parts else Formula(_ARITHMETIC[name], tuple(parts), most)
 
 
-def _cast(t: Translation, node: Any) -> Formula | ColumnOf | float | None:
+def _cast(t: Translation, node: Node) -> Formula | ColumnOf | float | None:
     """A number as one of a type that has room for it. Whole numbers of all types are computed
     alike."""
     number, source, target = _number(t, node.child()), type_of(node.child()), type_of(node)

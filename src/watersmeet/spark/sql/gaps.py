@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql import types as T
 
 from watersmeet.conditions.terms import ColumnOf, Gap
 from watersmeet.spark.jvm.objects import elements
-from watersmeet.spark.sql.nodes import in_order, type_of
+from watersmeet.spark.sql.nodes import Node, in_order, type_of
 from watersmeet.spark.sql.numbers import WIDER
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class _Sum:
         return replace(self, least=self.least + least, most=self.most + most)
 
 
-def gaps_of(t: Translation, node: Any) -> tuple[Gap, ...]:
+def gaps_of(t: Translation, node: Node) -> tuple[Gap, ...]:
     """The gaps that a comparison of two streams implies, which may be none."""
     try:
         return tuple(gap for sides in in_order(node) for gap in _gaps(t, *sides))
@@ -78,7 +78,7 @@ def gaps_of(t: Translation, node: Any) -> tuple[Gap, ...]:
         return ()
 
 
-def _gaps(t: Translation, lesser: Any, greater: Any, strict: bool) -> Iterator[Gap]:
+def _gaps(t: Translation, lesser: Node, greater: Node, strict: bool) -> Iterator[Gap]:
     lesser = t.meant(lesser)
     absolute = lesser.nodeName() == "Abs"
     left = _sum(t, lesser.child() if absolute else lesser)
@@ -93,7 +93,7 @@ def _gaps(t: Translation, lesser: Any, greater: Any, strict: bool) -> Iterator[G
         yield Gap(total.plus, total.minus, most, exact=total.least == total.most)
 
 
-def _sum(t: Translation, given: Any) -> _Sum:
+def _sum(t: Translation, given: Node) -> _Sum:
     node = t.meant(given)
     if node.foldable():
         return _constant(t, node)
@@ -103,7 +103,7 @@ def _sum(t: Translation, given: Any) -> _Sum:
     return handler(t, node)
 
 
-def _constant(t: Translation, node: Any) -> _Sum:
+def _constant(t: Translation, node: Node) -> _Sum:
     value, kind = t.evaluated(node), type_of(node)
     interval = isinstance(kind, T.DayTimeIntervalType)
     if value is None or not (interval or type(kind) in WIDER):
@@ -111,16 +111,16 @@ def _constant(t: Translation, node: Any) -> _Sum:
     return _Sum(None, None, 1 if interval else None, value, value)
 
 
-def _column(t: Translation, node: Any) -> _Sum:
+def _column(t: Translation, node: Node) -> _Sum:
     if not isinstance(type_of(node), T.TimestampType):
         raise NoSumError
     return _Sum(t.condition.column(node), None, 1, 0, 0)
 
 
-def _in_units(unit: int, least: int, most: int) -> Callable[[Translation, Any], _Sum]:
+def _in_units(unit: int, least: int, most: int) -> Callable[[Translation, Node], _Sum]:
     """A function that counts whole units of a time. Together they are so much more than it."""
 
-    def handler(t: Translation, node: Any) -> _Sum:
+    def handler(t: Translation, node: Node) -> _Sum:
         time = node.children().head()
         if not isinstance(type_of(time), T.TimestampType):
             raise NoSumError
@@ -129,7 +129,7 @@ def _in_units(unit: int, least: int, most: int) -> Callable[[Translation, Any], 
     return handler
 
 
-def _cast(t: Translation, node: Any) -> _Sum:
+def _cast(t: Translation, node: Node) -> _Sum:
     source, target = type_of(node.child()), type_of(node)
     if isinstance(source, T.TimestampType) and type(target) in WIDER:
         return _in_units(_SECOND, -_FRACTION, 0)(t, node)
@@ -140,36 +140,36 @@ def _cast(t: Translation, node: Any) -> _Sum:
     raise NoSumError
 
 
-def _plus(t: Translation, node: Any) -> _Sum:
+def _plus(t: Translation, node: Node) -> _Sum:
     left, right = elements(node.children())
     return _sum(t, left) + _sum(t, right)
 
 
-def _minus(t: Translation, node: Any) -> _Sum:
+def _minus(t: Translation, node: Node) -> _Sum:
     left, right = elements(node.children())
     return _sum(t, left) + -_sum(t, right)
 
 
-def _plus_interval(t: Translation, node: Any) -> _Sum:
+def _plus_interval(t: Translation, node: Node) -> _Sum:
     time, interval = (_sum(t, child) for child in elements(node.children()))
     # Days are days of the calendar. They are longer or shorter where the clock is changed.
     changed = t.clock_changes if abs(interval.least) >= _DAY else 0
     return (time + interval).wider(-changed, changed)
 
 
-def _plus_months(t: Translation, node: Any) -> _Sum:
+def _plus_months(t: Translation, node: Node) -> _Sum:
     time, interval = elements(node.children())
     months = t.constant(interval)
     lengths = sorted((28 * _DAY * months, 31 * _DAY * months))
     return _sum(t, time).wider(lengths[0] - t.clock_changes, lengths[1] + t.clock_changes)
 
 
-def _minus_time(t: Translation, node: Any) -> _Sum:
+def _minus_time(t: Translation, node: Node) -> _Sum:
     # Spark subtracts local times.
     return _minus(t, node).wider(-t.clock_changes, t.clock_changes)
 
 
-_SUMS: dict[str, Callable[[Translation, Any], _Sum]] = {
+_SUMS: dict[str, Callable[[Translation, Node], _Sum]] = {
     "AttributeReference": _column,
     "Cast": _cast,
     "Add": _plus,

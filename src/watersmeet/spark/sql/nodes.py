@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import polars as pl
 from pyspark.sql import types as T
 
-from watersmeet.spark.jvm.objects import elements
+from watersmeet.spark.jvm.objects import JavaObject, elements
 from watersmeet.spark.sql.semantics import DECIMAL_DIGITS
 
 if TYPE_CHECKING:
     from watersmeet.spark.sql.translation import Translation
 
+#: A node of a condition that Spark has analyzed: an expression of Catalyst's, in the JVM.
+Node: TypeAlias = JavaObject
 #: Gives the expression of a node of one class.
-Handler = Callable[["Translation", Any], pl.Expr]
+Handler = Callable[["Translation", Node], pl.Expr]
 
 _ATOMIC: dict[type[T.DataType], Any] = {
     T.BooleanType: pl.Boolean(),
@@ -40,12 +42,12 @@ def of(function: Callable[..., pl.Expr]) -> Handler:
     return lambda t, node: function(*t.children(node))
 
 
-def type_of(node: Any) -> Any:
+def type_of(node: Node) -> Any:
     # Not by its SQL name: what ``TIMESTAMP`` means there, a setting of the session decides.
     return _parsed_type(node.dataType().json())
 
 
-def operand_type(node: Any) -> Any:
+def operand_type(node: Node) -> Any:
     """The type of a node's first child."""
     return type_of(node.children().head())
 
@@ -87,7 +89,7 @@ COMPARISONS = {
 }
 
 
-def in_order(node: Any) -> list[tuple[Any, Any, bool]]:
+def in_order(node: Node) -> list[tuple[Any, Any, bool]]:
     """What a comparison says: which side is the lesser, which one the greater, and whether they
     differ. Two sides that are equal are either."""
     left, right = elements(node.children())

@@ -14,7 +14,7 @@ from pyspark.sql import types as T
 
 from watersmeet.spark.jvm.objects import elements
 from watersmeet.spark.sql import semantics
-from watersmeet.spark.sql.nodes import Handler, computed, of, operand_type, type_of
+from watersmeet.spark.sql.nodes import Handler, Node, computed, of, operand_type, type_of
 from watersmeet.spark.sql.semantics import DECIMAL_DIGITS
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ WIDER: dict[type[T.DataType], Any] = {
 def _checked(operate: Callable[..., pl.Expr]) -> Handler:
     """An operation whose operands and result (numbers or intervals) are of one type."""
 
-    def handler(t: Translation, node: Any) -> pl.Expr:
+    def handler(t: Translation, node: Node) -> pl.Expr:
         kind, operands = type_of(node), t.children(node)
         wider = WIDER.get(type(kind))
         if wider is None:
@@ -44,11 +44,11 @@ def _checked(operate: Callable[..., pl.Expr]) -> Handler:
     return handler
 
 
-def _arithmetic(operate: _Operation, decimal: Callable[[Translation, Any], pl.Expr]) -> Handler:
+def _arithmetic(operate: _Operation, decimal: Callable[[Translation, Node], pl.Expr]) -> Handler:
     """An operation that decimals have in their own way."""
     plain = _checked(operate)
 
-    def handler(t: Translation, node: Any) -> pl.Expr:
+    def handler(t: Translation, node: Node) -> pl.Expr:
         kind = type_of(node)
         if isinstance(kind, T.DecimalType):
             return semantics.bounded(decimal(t, node), kind.precision)
@@ -60,17 +60,17 @@ def _arithmetic(operate: _Operation, decimal: Callable[[Translation, Any], pl.Ex
 # Decimals
 
 
-def _operands(t: Translation, node: Any) -> tuple[Any, Any, pl.Expr, pl.Expr]:
+def _operands(t: Translation, node: Node) -> tuple[Any, Any, pl.Expr, pl.Expr]:
     left, right = (type_of(child) for child in elements(node.children()))
     return left, right, *t.children(node)
 
 
-def _need_digits(t: Translation, node: Any, digits: int) -> None:
+def _need_digits(t: Translation, node: Node, digits: int) -> None:
     if digits > DECIMAL_DIGITS:
         t.refuse(node, f"arithmetic that needs decimals of {digits} digits")
 
 
-def _aligned(t: Translation, node: Any) -> tuple[int, pl.Expr, pl.Expr]:
+def _aligned(t: Translation, node: Node) -> tuple[int, pl.Expr, pl.Expr]:
     """Two decimals at their greater scale."""
     left, right, a, b = _operands(t, node)
     scale = max(left.scale, right.scale)
@@ -81,7 +81,7 @@ def _aligned(t: Translation, node: Any) -> tuple[int, pl.Expr, pl.Expr]:
 
 
 def _decimal_sum(operate: _Operation) -> Handler:
-    def handler(t: Translation, node: Any) -> pl.Expr:
+    def handler(t: Translation, node: Node) -> pl.Expr:
         scale, a, b = _aligned(t, node)
         # The sum of two numbers of 38 digits may exceed 128 bits; then it is an overflow.
         fits = operate(a.cast(pl.Float64), b.cast(pl.Float64)).abs() < 1.6e38
@@ -90,13 +90,13 @@ def _decimal_sum(operate: _Operation) -> Handler:
     return handler
 
 
-def _decimal_product(t: Translation, node: Any) -> pl.Expr:
+def _decimal_product(t: Translation, node: Node) -> pl.Expr:
     left, right, a, b = _operands(t, node)
     _need_digits(t, node, left.precision + right.precision)
     return semantics.rescaled(a * b, left.scale + right.scale, type_of(node).scale)
 
 
-def _decimal_quotient(t: Translation, node: Any) -> pl.Expr:
+def _decimal_quotient(t: Translation, node: Node) -> pl.Expr:
     left, right, a, b = _operands(t, node)
     shift = type_of(node).scale - left.scale + right.scale
     _need_digits(t, node, left.precision + shift if shift >= 0 else DECIMAL_DIGITS + 1)
@@ -106,7 +106,7 @@ def _decimal_quotient(t: Translation, node: Any) -> pl.Expr:
 # Whole quotients and remainders
 
 
-def _whole_operands(t: Translation, node: Any) -> tuple[int, pl.Expr, pl.Expr]:
+def _whole_operands(t: Translation, node: Node) -> tuple[int, pl.Expr, pl.Expr]:
     """The operands as Int128, and the scale they share."""
     kind = operand_type(node)
     if isinstance(kind, T.DecimalType):
@@ -117,13 +117,13 @@ def _whole_operands(t: Translation, node: Any) -> tuple[int, pl.Expr, pl.Expr]:
     return 0, a.cast(pl.Int128), b.cast(pl.Int128)
 
 
-def _integral_divide(t: Translation, node: Any) -> pl.Expr:
+def _integral_divide(t: Translation, node: Node) -> pl.Expr:
     _, a, b = _whole_operands(t, node)
     return semantics.checked(semantics.truncated_quotient(a, b), pl.Int64())
 
 
 def _remainder(operate: _Operation) -> Handler:
-    def handler(t: Translation, node: Any) -> pl.Expr:
+    def handler(t: Translation, node: Node) -> pl.Expr:
         kind = type_of(node)
         scale, a, b = _whole_operands(t, node)
         rest = operate(a, b)
@@ -140,7 +140,7 @@ def _remainder(operate: _Operation) -> Handler:
 def _whole(decimal: _Operation, double: Callable[[pl.Expr], pl.Expr]) -> Handler:
     """Floor and ceil, to a bigint or a decimal without fraction."""
 
-    def handler(t: Translation, node: Any) -> pl.Expr:
+    def handler(t: Translation, node: Node) -> pl.Expr:
         source, (value,) = operand_type(node), t.children(node)
         if isinstance(source, T.DecimalType):
             return decimal(value, pl.lit(10**source.scale, dtype=pl.Int128))
@@ -152,7 +152,7 @@ def _whole(decimal: _Operation, double: Callable[[pl.Expr], pl.Expr]) -> Handler
     return handler
 
 
-def _round(t: Translation, node: Any) -> pl.Expr:
+def _round(t: Translation, node: Node) -> pl.Expr:
     source, kind = operand_type(node), type_of(node)
     if not isinstance(source, T.DecimalType) and type(source) not in WIDER:
         t.refuse(node, f"round of {source.simpleString()}")

@@ -16,7 +16,7 @@ from watersmeet.spark.sql.analysis import Condition, fail
 from watersmeet.spark.sql.comparisons import comparisons_of
 from watersmeet.spark.sql.formulas import formula_of
 from watersmeet.spark.sql.gaps import gaps_of
-from watersmeet.spark.sql.nodes import COMPARISONS, type_of
+from watersmeet.spark.sql.nodes import COMPARISONS, Node, type_of
 from watersmeet.spark.sql.numbers import WIDER
 from watersmeet.spark.sql.translation import Translation
 
@@ -34,7 +34,7 @@ def terms_of(condition: Condition) -> tuple[Term, ...]:
     return tuple(terms)
 
 
-def _conjuncts(t: Translation, node: Any) -> Iterator[Any]:
+def _conjuncts(t: Translation, node: Node) -> Iterator[Any]:
     """The nodes that AND joins, whatever the parentheses."""
     match node.nodeName():
         case "And":
@@ -47,7 +47,7 @@ def _conjuncts(t: Translation, node: Any) -> Iterator[Any]:
             yield node
 
 
-def _term(t: Translation, node: Any) -> Term | None:
+def _term(t: Translation, node: Node) -> Term | None:
     """What a node says; None if it holds whatever the rows are."""
     expression, columns = t.collected(node)
     text = _text(t, node)
@@ -61,14 +61,14 @@ def _term(t: Translation, node: Any) -> Term | None:
     return Term(predicate, _equality(t, node), gaps_of(t, node), comparisons_of(t, node))
 
 
-def _equality(t: Translation, node: Any) -> Equality | None:
+def _equality(t: Translation, node: Node) -> Equality | None:
     if node.nodeName() != "EqualTo":
         return None
     left, right = (_column(t, child) for child in elements(node.children()))
     return None if left is None or right is None else Equality(left, right)
 
 
-def _column(t: Translation, given: Any) -> ColumnOf | None:
+def _column(t: Translation, given: Node) -> ColumnOf | None:
     """The column that a node is, if it is one; Spark may have cast it to a wider integral type."""
     node = t.meant(given)
     if node.nodeName() == "Cast" and _widens(type_of(node.child()), type_of(node)):
@@ -82,7 +82,7 @@ def _widens(source: T.DataType, target: T.DataType) -> bool:
     return integral and order.index(type(source)) < order.index(type(target))
 
 
-def _text(t: Translation, node: Any) -> str:
+def _text(t: Translation, node: Node) -> str:
     """A term as it was written, or, where that cannot be told, as Spark writes it."""
     origin = node.origin()
     start, stop = origin.startIndex(), origin.stopIndex()

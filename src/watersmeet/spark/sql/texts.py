@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 from pyspark.sql import types as T
 
 from watersmeet.spark.sql import semantics
 from watersmeet.spark.sql.analysis import fail
-from watersmeet.spark.sql.nodes import Handler, of, operand_type
+from watersmeet.spark.sql.nodes import Handler, Node, of, operand_type
 from watersmeet.spark.sql.regexes import java_to_rust, plain_text
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def _text(function: Callable[..., pl.Expr]) -> Handler:
     """A function of texts; Spark has it for binary values and arrays too."""
 
-    def handler(t: Translation, node: Any) -> pl.Expr:
+    def handler(t: Translation, node: Node) -> pl.Expr:
         kind = operand_type(node)
         if not isinstance(kind, T.StringType):
             t.refuse(node, f"{node.prettyName()} of {kind.simpleString()}")
@@ -30,7 +30,7 @@ def _text(function: Callable[..., pl.Expr]) -> Handler:
 
 
 def _trim(strip: Callable[[pl.Expr, str], pl.Expr]) -> Handler:
-    def handler(t: Translation, node: Any) -> pl.Expr:
+    def handler(t: Translation, node: Node) -> pl.Expr:
         given = node.trimStr()
         characters = t.constant(given.get()).toString() if given.isDefined() else " "
         return strip(t(node.srcStr()), characters)
@@ -38,7 +38,7 @@ def _trim(strip: Callable[[pl.Expr, str], pl.Expr]) -> Handler:
     return handler
 
 
-def _like(t: Translation, node: Any) -> pl.Expr:
+def _like(t: Translation, node: Node) -> pl.Expr:
     pattern = t.constant(node.right()).toString()
     try:
         regex = semantics.like_to_regex(pattern, node.escapeChar())
@@ -47,7 +47,7 @@ def _like(t: Translation, node: Any) -> pl.Expr:
     return t(node.left()).str.contains(regex)
 
 
-def _rlike(t: Translation, node: Any) -> pl.Expr:
+def _rlike(t: Translation, node: Node) -> pl.Expr:
     pattern = t.constant(node.right()).toString()
     regex = java_to_rust(pattern)
     if regex is None:
@@ -56,7 +56,7 @@ def _rlike(t: Translation, node: Any) -> pl.Expr:
     return t(node.left()).str.contains(regex)
 
 
-def split(t: Translation, node: Any) -> pl.Expr:
+def split(t: Translation, node: Node) -> pl.Expr:
     """The parts of a text: a list, so only a part of it is a value by itself."""
     separator = plain_text(t.constant(node.regex()).toString())
     if separator is None:

@@ -10,7 +10,7 @@ from pyspark.sql import types as T
 
 from watersmeet.spark.jvm.objects import elements
 from watersmeet.spark.sql import semantics
-from watersmeet.spark.sql.nodes import Handler, of, type_of
+from watersmeet.spark.sql.nodes import Handler, Node, of, type_of
 from watersmeet.spark.sql.numbers import WIDER
 
 if TYPE_CHECKING:
@@ -42,11 +42,11 @@ _MICROS = {
 _MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
 
 
-def _refuse_type(t: Translation, node: Any, operand: Any) -> NoReturn:
+def _refuse_type(t: Translation, node: Node, operand: Any) -> NoReturn:
     t.refuse(node, f"{node.prettyName()} of {operand.dataType().catalogString()}")
 
 
-def _local(t: Translation, node: Any, time: Any) -> pl.Expr:
+def _local(t: Translation, node: Node, time: Any) -> pl.Expr:
     if not isinstance(type_of(time), T.TimestampType | T.TimestampNTZType):
         _refuse_type(t, node, time)
     return local_time(t, time)
@@ -62,14 +62,14 @@ def local_time(t: Translation, time: Any) -> pl.Expr:
 # Intervals
 
 
-def _plus_interval(t: Translation, node: Any) -> pl.Expr:
+def _plus_interval(t: Translation, node: Node) -> pl.Expr:
     time, interval = elements(node.children())
     if isinstance(type_of(time), T.TimestampNTZType):
         return t(time) + t(interval)
     return semantics.plus_interval(t(time), t(interval), t.zone)
 
 
-def _plus_months(t: Translation, node: Any) -> pl.Expr:
+def _plus_months(t: Translation, node: Node) -> pl.Expr:
     time, interval = elements(node.children())
     months = t.constant(interval)
     if isinstance(type_of(time), T.TimestampType):
@@ -77,11 +77,11 @@ def _plus_months(t: Translation, node: Any) -> pl.Expr:
     return t(time).dt.offset_by(f"{months}mo")
 
 
-def _subtract_timestamps(t: Translation, node: Any) -> pl.Expr:
+def _subtract_timestamps(t: Translation, node: Node) -> pl.Expr:
     return _local(t, node, node.left()) - _local(t, node, node.right())
 
 
-def _timestamp_diff(t: Translation, node: Any) -> pl.Expr:
+def _timestamp_diff(t: Translation, node: Node) -> pl.Expr:
     """Whole units between two local times, rounded towards zero."""
     unit = node.unit().upper()
     start, end = (local_time(t, time) for time in (node.startTimestamp(), node.endTimestamp()))
@@ -95,7 +95,7 @@ def _timestamp_diff(t: Translation, node: Any) -> pl.Expr:
     return semantics.truncated_quotient(number, pl.lit(size, pl.Int128)).cast(pl.Int64)
 
 
-def _truncated(t: Translation, node: Any) -> pl.Expr:
+def _truncated(t: Translation, node: Node) -> pl.Expr:
     unit = t.constant(node.format()).toString().upper()
     if unit not in _TRUNCATIONS:
         t.refuse(node, f"date_trunc to {unit}")
@@ -128,7 +128,7 @@ def _time_part(part: Callable[[pl.Expr], pl.Expr]) -> Handler:
 # Units since 1970
 
 
-def _micros(t: Translation, node: Any) -> pl.Expr:
+def _micros(t: Translation, node: Node) -> pl.Expr:
     time = node.children().head()
     if not isinstance(type_of(time), T.TimestampType):
         _refuse_type(t, node, time)
@@ -140,14 +140,14 @@ def _epoch(unit: int) -> Handler:
     return lambda t, node: _micros(t, node) // unit
 
 
-def _unix_timestamp(t: Translation, node: Any) -> pl.Expr:
+def _unix_timestamp(t: Translation, node: Node) -> pl.Expr:
     """Whole seconds, rounded towards 1970: unlike Spark's other ways to them."""
     micros = _micros(t, node).cast(pl.Int128)
     return semantics.truncated_quotient(micros, pl.lit(_SECOND, pl.Int128)).cast(pl.Int64)
 
 
 def _from_epoch(unit: int) -> Handler:
-    def handler(t: Translation, node: Any) -> pl.Expr:
+    def handler(t: Translation, node: Node) -> pl.Expr:
         number = node.children().head()
         if type(type_of(number)) not in WIDER:
             _refuse_type(t, node, number)

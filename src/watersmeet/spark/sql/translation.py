@@ -20,7 +20,7 @@ from watersmeet.spark.jvm.conditions import time_zone
 from watersmeet.spark.jvm.objects import JavaError, elements
 from watersmeet.spark.sql import casts, numbers, semantics, texts, times
 from watersmeet.spark.sql.analysis import Condition, fail, reason, supported, without_spark_log
-from watersmeet.spark.sql.nodes import Handler, computed, of, stored, type_of
+from watersmeet.spark.sql.nodes import Handler, Node, computed, of, stored, type_of
 
 
 class Translation:
@@ -35,7 +35,7 @@ class Translation:
         self.inputs: dict[ColumnOf, None] = {}
         self.common: dict[str, Any] = {}
 
-    def __call__(self, node: Any) -> pl.Expr:
+    def __call__(self, node: Node) -> pl.Expr:
         """The expression of a node of atomic type."""
         if computed(type_of(node)) is None:
             self.refuse(node, f"a value of type {node.dataType().catalogString()}")
@@ -46,27 +46,27 @@ class Translation:
             self.refuse(node, f"the function {node.prettyName()}")
         return handler(self, node)
 
-    def children(self, node: Any) -> list[pl.Expr]:
+    def children(self, node: Node) -> list[pl.Expr]:
         return [self(child) for child in elements(node.children())]
 
-    def collected(self, node: Any) -> tuple[pl.Expr, tuple[ColumnOf, ...]]:
+    def collected(self, node: Node) -> tuple[pl.Expr, tuple[ColumnOf, ...]]:
         """The expression of a node, and the columns it reads."""
         self.inputs = {}
         expression = self(node)
         return expression, tuple(self.inputs)
 
-    def named(self, node: Any) -> None:
+    def named(self, node: Node) -> None:
         """Note what the names mean that are given by a node, and used in it."""
         for definition in elements(node.defs()):
             self.common[definition.id().toString()] = definition.child()
 
-    def meant(self, node: Any) -> Any:
+    def meant(self, node: Node) -> Any:
         """The node itself, or the one that is meant by a name."""
         if node.nodeName() == "CommonExpressionRef":
             return self.common[node.id().toString()]
         return node
 
-    def text(self, node: Any) -> str:
+    def text(self, node: Node) -> str:
         """A node as Spark writes it, without the name or the cast that Spark may have added."""
         meant = self.meant(node)
         if meant.nodeName() == "Cast" and type_of(meant.child()) == type_of(meant):
@@ -83,7 +83,7 @@ class Translation:
         """By how many microseconds the session's clock is put forward and back, at most."""
         return semantics.clock_changes(self.zone)
 
-    def literal(self, node: Any) -> pl.Expr:
+    def literal(self, node: Node) -> pl.Expr:
         value, kind = self.evaluated(node), type_of(node)
         dtype = computed(kind)
         if value is None:
@@ -97,14 +97,14 @@ class Translation:
             return pl.lit(value, dtype=pl.Int32 if days else pl.Int64).cast(dtype)
         return pl.lit(value, dtype=dtype)
 
-    def constant(self, node: Any) -> Any:
+    def constant(self, node: Node) -> Any:
         """The value of an argument that must be constant, in Spark's own form."""
         value = self.evaluated(node) if node.foldable() else None
         if value is None:
             self.refuse(node, f"the varying or null argument {node.sql()}")
         return value
 
-    def evaluated(self, node: Any) -> Any:
+    def evaluated(self, node: Node) -> Any:
         """The value of a constant, in Spark's own form."""
         try:
             with without_spark_log():
@@ -113,7 +113,7 @@ class Translation:
             wrong = f"{node.sql()} has no value: {reason(error)}"
             fail(self.condition.sql, wrong, "Correct the constant.")
 
-    def stored(self, node: Any) -> pl.Expr:
+    def stored(self, node: Node) -> pl.Expr:
         """A column, or a part of one, as it arrives, or the parts of a text: the only values that
         may be nested."""
         match node.nodeName():
@@ -130,7 +130,7 @@ class Translation:
                 return texts.split(self, node)
         self.refuse(node, f"a value of type {node.dataType().catalogString()}")
 
-    def _input(self, node: Any) -> pl.Expr:
+    def _input(self, node: Node) -> pl.Expr:
         dtype = stored(type_of(node))
         if dtype is None:
             self.refuse(node, f"a column of type {node.dataType().catalogString()}")
@@ -138,7 +138,7 @@ class Translation:
         self.inputs[column] = None
         return pl.col(input_name(*column)).cast(dtype)
 
-    def refuse(self, node: Any, what: str) -> NoReturn:
+    def refuse(self, node: Node, what: str) -> NoReturn:
         where = "" if node.sql() in what else f" (in {node.sql()})"
         instead = "For an inner join, the same condition can be applied to the result: .where(...)."
         known = supported(str(node.prettyName()))
@@ -148,23 +148,23 @@ class Translation:
 # Columns and their parts
 
 
-def _value(t: Translation, node: Any) -> pl.Expr:
+def _value(t: Translation, node: Node) -> pl.Expr:
     value = t.stored(node)
     return value.to_physical() if isinstance(type_of(node), T.DecimalType) else value
 
 
-def _is_null(t: Translation, node: Any) -> pl.Expr:
+def _is_null(t: Translation, node: Node) -> pl.Expr:
     child = node.child()
     atomic = computed(type_of(child)) is not None
     return (t(child) if atomic else t.stored(child)).is_null()
 
 
-def _size(t: Translation, node: Any) -> pl.Expr:
+def _size(t: Translation, node: Node) -> pl.Expr:
     size = t.stored(node.child()).list.len().cast(pl.Int32)
     return size.fill_null(-1) if node.legacySizeOfNull() else size
 
 
-def _array_contains(t: Translation, node: Any) -> pl.Expr:
+def _array_contains(t: Translation, node: Node) -> pl.Expr:
     if isinstance(type_of(node.right()), T.DecimalType):
         t.refuse(node, "array_contains of decimals")
     array, value = t.stored(node.left()), t(node.right())
@@ -176,7 +176,7 @@ def _array_contains(t: Translation, node: Any) -> pl.Expr:
 # Logic
 
 
-def _in(t: Translation, node: Any) -> pl.Expr:
+def _in(t: Translation, node: Node) -> pl.Expr:
     value, choices = t(node.value()), elements(node.list())
     if not all(choice.foldable() for choice in choices):
         return functools.reduce(lambda a, b: a | b, [value == t(choice) for choice in choices])
@@ -186,7 +186,7 @@ def _in(t: Translation, node: Any) -> pl.Expr:
     return pl.when(found).then(True) if constants.has_nulls() else found
 
 
-def _case(t: Translation, node: Any) -> pl.Expr:
+def _case(t: Translation, node: Node) -> pl.Expr:
     branches = t.children(node)
     result = branches.pop() if len(branches) % 2 else pl.lit(None)
     for condition, value in reversed(list(zip(branches[::2], branches[1::2], strict=True))):
@@ -194,7 +194,7 @@ def _case(t: Translation, node: Any) -> pl.Expr:
     return result
 
 
-def _with(t: Translation, node: Any) -> pl.Expr:
+def _with(t: Translation, node: Node) -> pl.Expr:
     t.named(node)
     return t(node.child())
 
