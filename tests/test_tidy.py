@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -35,14 +36,14 @@ THIN = {
     "joins/equi/promises/purge.py": "a rule of a paper, beside the others",
     "joins/ring/chain.py": "a room has one: what backends run",
     "joins/ring/family.py": "a room has one: its entry in the list of families",
-    "joins/ring/search/progress_log.py": "what a worker logs has nothing to do with the search",
-    "spark/checkpoint/copy.py": "files of a checkpoint, apart from what their rows become",
-    "spark/checkpoint/unsafe_rows.py": "a format of Spark's",
+    "joins/ring/search/progress_log.py": "a line in the worker's log, apart from the search",
+    "spark/checkpoint/copy.py": "copying files, apart from what becomes of rows",
+    "spark/checkpoint/unsafe_rows.py": "a binary format of Spark's, with its drawing",
     "spark/query/store.py": "the state on Spark, as a store",
     "spark/session/driver_worker.py": "it is run as a program",
-    "spark/session/warm_up.py": "it costs time, and nothing depends on it",
-    "spark/sql/ranks.py": "an order of values of each type",
-    "spark/tables/temporary.py": "which tables go with their process",
+    "spark/session/warm_up.py": "processes that are started early: nothing else depends on them",
+    "spark/sql/ranks.py": "the order of each type's values, apart from what searches by it",
+    "spark/tables/temporary.py": "an exit handler of the process",
 }
 #: Words of the glossary that are easily used for something else, and the names that have them.
 WORDS = {
@@ -92,12 +93,26 @@ def docstring_lines(node: ast.Module | ast.ClassDef | ast.FunctionDef) -> set[in
     return {*range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1)}
 
 
-def code_lines(path: Path) -> int:
-    """The lines that are neither blank, nor a comment, nor in a docstring."""
+def docstrings(path: Path) -> set[int]:
+    """The lines of all docstrings."""
     documented = set[int]()
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
             documented |= docstring_lines(node)
+    return documented
+
+
+def constants(path: Path) -> Iterator[str]:
+    """The names that a module assigns."""
+    for node in tree_of(path).body:
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        targets = [node.target] if isinstance(node, ast.AnnAssign) else targets
+        yield from (target.id for target in targets if isinstance(target, ast.Name))
+
+
+def code_lines(path: Path) -> int:
+    """The lines that are neither blank, nor a comment, nor in a docstring."""
+    documented = docstrings(path)
     lines = enumerate(path.read_text().splitlines(), start=1)
     return sum(
         bool(line.strip()) and not line.strip().startswith("#") and number not in documented
@@ -176,11 +191,15 @@ def test_a_word_of_the_glossary_means_one_thing() -> None:
 
 
 def test_every_name_is_used() -> None:
-    """Of functions and classes that no line of the package uses, but the one that defines them."""
+    """Functions, classes and constants are used by a line of the package other than the one that
+    defines them. (Names in short strings count, but for docstrings: annotations, getattr.)"""
     used = Counter[str]()
     for path in MODULES:
+        documented = docstrings(path)
         for node in ast.walk(tree_of(path)):
-            if isinstance(node, ast.Name):
+            if getattr(node, "lineno", None) in documented:
+                continue
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
                 used[node.id] += 1
             elif isinstance(node, ast.Attribute):
                 used[node.attr] += 1
@@ -188,12 +207,26 @@ def test_every_name_is_used() -> None:
                 used[node.name] += 1
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 used.update(re.findall(r"\w+", node.value) if len(node.value) < 200 else [])
-    unused = sorted(
-        f"{name_of(path)}:{node.name}"
+    defined = [
+        (path, name)
         for path in MODULES
-        for node in [*functions(path), *classes(path)]
-        if not used[node.name]
-        and not node.name.startswith("__")
-        and node.name not in CALLED_FROM_OUTSIDE
+        for name in [*(node.name for node in [*functions(path), *classes(path)]), *constants(path)]
+    ]
+    unused = sorted(
+        f"{name_of(path)}:{name}"
+        for path, name in defined
+        if not used[name] and not name.startswith("__") and name not in CALLED_FROM_OUTSIDE
     )
     assert unused == []
+
+
+def test_every_family_is_in_the_contracts() -> None:
+    """A folder under joins/ is a family: it is in the list, and in both contracts of imports."""
+    rooms = {path.parent.name for path in SRC.glob("joins/*/__init__.py")}
+    config = tomllib.loads((SRC.parent.parent / "pyproject.toml").read_text())
+    contracts = {each["id"]: each for each in config["tool"]["importlinter"]["contracts"]}
+    modules = {f"watersmeet.joins.{room}" for room in rooms}
+    assert set(contracts["families"]["modules"]) == modules
+    assert set(contracts["spark-families"]["forbidden_modules"]) == modules
+    listed = (SRC / "joins" / "families.py").read_text()
+    assert [room for room in rooms if f"watersmeet.joins.{room}." not in listed] == []

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
+from unittest import mock
 
 import pytest
 
 from tests.conformance.ways import LocalWay, Way
-from watersmeet.spec.limits import Limits
+from tests.limits import with_limits
 from watersmeet.state.store import InlineStore
-from watersmeet.testing import LocalJoin
 
 
 @pytest.fixture(scope="session", params=[LocalWay()], ids=["local"])
@@ -19,8 +20,8 @@ def way(request: pytest.FixtureRequest) -> Way:
 def kept(request: pytest.FixtureRequest) -> Iterator[None]:
     """The few rows of a test are kept as few rows are: in the manifest, in one segment. And they
     are kept as many are: in segments by slots of time, and in the cache."""
-    with pytest.MonkeyPatch.context() as patch:
+    with contextlib.ExitStack() as changed:
         if request.param != "tiny segments":
-            patch.setattr(LocalJoin, "limits", Limits(tiny_bytes=0))
-            patch.setattr(InlineStore, "at_hand", lambda self, name: False)
+            changed.enter_context(with_limits(tiny_bytes=0))
+            changed.enter_context(mock.patch.object(InlineStore, "at_hand", return_value=False))
         yield

@@ -3,15 +3,14 @@ duplicates, out of order and null; every type of key, nested payloads; batches c
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
-from unittest import mock
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,11 +20,11 @@ from hypothesis import strategies as st
 import watersmeet as wm
 from tests.conformance.join import START, Batch, Condition, Join, table
 from tests.conformance.ways import Disturbance
+from tests.limits import with_limits
 from watersmeet.spec.join_type import JOIN_NAMES
-from watersmeet.spec.limits import LIMITS, Limits
 from watersmeet.spec.tuning import DRIVERS, INDEXES, INVALIDATIONS
 from watersmeet.spec.windowed import GOALS
-from watersmeet.testing import LocalJoin, LocalStream
+from watersmeet.testing import LocalStream
 
 INSTANT = pa.timestamp("us", "UTC")
 
@@ -149,35 +148,23 @@ class Run:
         printer.text("\n".join([*lines, f"{self.shards} shards, {self.limits}, cut {self.cut}"]))
 
 
-@contextlib.contextmanager
 def limited(
     *,
     fan: int,
     rewrite_below: int,
     part_bytes: int,
     piece: int,
-    piece_bytes: int = LIMITS.piece_bytes,
-    open_bytes: int = LIMITS.open_bytes,
-    long_runs: int = LIMITS.long_run,
-    crossed: int = LIMITS.least_formula_pairs,
-    debts: int = LIMITS.debts,
-) -> Iterator[None]:
+    **further: int,
+) -> AbstractContextManager[Any]:
     """Limits so small that a few rows are merged, cut, evicted and given out in pieces."""
-    limits = Limits(
+    return with_limits(
         fan=fan,
         rewrite_below=rewrite_below,
         buffer_bytes=rewrite_below,
         part_bytes=part_bytes,
         piece_rows=piece,
-        piece_bytes=piece_bytes,
-        open_bytes=open_bytes,
-        long_run=long_runs,
-        formula_pairs=crossed,
-        least_formula_pairs=crossed,
-        debts=debts,
+        **further,
     )
-    with mock.patch.object(LocalJoin, "limits", limits):
-        yield
 
 
 _LIMITS = st.fixed_dictionaries(

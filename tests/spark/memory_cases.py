@@ -144,7 +144,7 @@ CASES = {
 if __name__ == "__main__":
     # What a worker keeps of freed memory is not the enrichment's.
     for module in (in_place_module, capsule, processor):
-        module.settle = lambda: None  # type: ignore[attr-defined]
+        module.prepare = lambda: None  # type: ignore[attr-defined]
     store = MemoryStore()
     processor.SparkStore = SimpleNamespace(of=lambda _: store)  # type: ignore[assignment,misc]
     print(*CASES[sys.argv[1]](sys.argv[2], MEMORY))

@@ -31,9 +31,9 @@ from watersmeet.testing import LocalEnrich, LocalStream
 
 
 @pytest.fixture(autouse=True)
-def unsettled(monkeypatch: pytest.MonkeyPatch) -> None:
+def unprepared(monkeypatch: pytest.MonkeyPatch) -> None:
     """This process is no worker: its garbage is to be collected."""
-    monkeypatch.setattr(in_place, "settle", lambda: None)
+    monkeypatch.setattr(in_place, "prepare", lambda: None)
 
 
 def without_waiting(case: Run) -> Run:

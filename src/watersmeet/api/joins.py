@@ -26,7 +26,7 @@ from watersmeet.spark.session import session
 from watersmeet.spec.budget import Budget
 from watersmeet.spec.join_type import How
 from watersmeet.spec.tuning import Tuning
-from watersmeet.spec.windowed import GREATEST, Goal
+from watersmeet.spec.windowed import Goal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -118,7 +118,8 @@ def plan(
         sizes.check_meant(budget.memory, argument="budget: memory")
     session.check(backend.spark, stream_with_state=planned.spec.streaming)
     if planned.spec.streaming and planned.spec.hold:
-        session.check_holding(backend.spark, planned.spec.time_of_result or GREATEST)
+        holds = f"{event_time=}" if event_time is not None else f"{hold=}"
+        session.check_holding(backend.spark, holds)
     for warning in planned.warnings():
         warn(f"{planned.spec.name}: {warning}")
     return Plan(planned, tuple(streams))

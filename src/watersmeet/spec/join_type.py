@@ -17,6 +17,7 @@ Everything else follows from these columns: which rows a join must know to have 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -124,6 +125,6 @@ def join_type_of(how: str) -> JoinType | None:
     >>> join_type_of("LEFT_ANTI") is ANTI, join_type_of("cross")
     (True, None)
     """
-    plain = "".join(letter for letter in how.lower() if letter not in " _-")
+    plain = re.sub(r"[\s_-]", "", how.lower())
     known = _SPARK_NAMES.get(plain, plain)
     return next((each for each in JOIN_TYPES if each.name == known), None)

@@ -151,10 +151,13 @@ def master_sizes(table: TableShard, codes: Ints) -> tuple[Ints, Ints]:
     return counts, sizes
 
 
-def master_rows(table: TableShard, codes: Ints, *, piece: int) -> Iterator[pa.RecordBatch]:
-    """The rows of some different codes, which ascend, in pieces: in order, layer after layer."""
+def master_rows(
+    table: TableShard, codes: Ints, *, piece: int, rows: int = LIMITS.piece_rows
+) -> Iterator[pa.RecordBatch]:
+    """The rows of some different codes, which ascend, in pieces of so many bytes and ``rows`` at
+    most: in order, layer after layer."""
     for partition, _, low, high in _ranges(table, codes):
-        for _, places in spread(low, high, LIMITS.piece_rows):
+        for _, places in spread(low, high, rows):
             for run in cuts(row_bytes(partition.rows, places), len(places), piece):
                 yield partition.rows.take(pa.array(places[run]))
         del partition

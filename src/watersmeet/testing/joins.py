@@ -32,7 +32,8 @@ class LocalJoin:
     by ``wm.predicate``, as SQL needs Spark.
 
     With ``restart``, it goes on from where another join stands. ``limits`` are the sizes of the
-    pieces in which it works: with small ones, a few rows behave as millions do."""
+    pieces in which it works: with small ones, a few rows behave as millions do. By default they
+    are those of the join before, or of the class."""
 
     limits: Limits = LIMITS
 
@@ -50,7 +51,9 @@ class LocalJoin:
         specs = [stream_spec(name, stream) for name, stream in streams.items()]
         asked = JoinCall(**options)
         planned: Any = plan_join(specs, LocalBackend(shards, folder), asked)
-        policy = replace(planned.policy, limits=limits or self.limits)
+        usual = self.limits if restart is None else restart.limits
+        self.limits = usual if limits is None else limits
+        policy = replace(planned.policy, limits=self.limits)
         self.plan: Any = replace(planned, policy=policy)
         for name, stream in streams.items():
             check_condition(name, stream)

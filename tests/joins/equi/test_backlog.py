@@ -22,8 +22,6 @@ OPEN_BYTES = 400_000
 
 @pytest.fixture(autouse=True)
 def limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    small = Limits(open_bytes=OPEN_BYTES, buffered_memory=100_000)
-    monkeypatch.setattr(LocalJoin, "limits", small)
     monkeypatch.setattr(bitmaps, "MEMORY", 4 * CHUNK_ROWS)
 
 
@@ -36,7 +34,8 @@ def joined(names: str, how: str, folder: Path) -> LocalJoin:
         )
         for name in names
     }
-    return LocalJoin(streams, on="k", within="1 hour", how=how, folder=str(folder))
+    small = Limits(open_bytes=OPEN_BYTES, buffered_memory=100_000)
+    return LocalJoin(streams, on="k", within="1 hour", how=how, folder=str(folder), limits=small)
 
 
 def chunk(join: LocalJoin, number: int) -> list[pa.RecordBatch | None]:

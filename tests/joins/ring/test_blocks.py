@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -17,6 +16,7 @@ import pytest
 
 import watersmeet as wm
 from tests.joins.ring.test_step import SCHEMA, joined, rows
+from tests.limits import with_limits
 from tests.oracle import Stream, assert_same_rows, sql_join
 from watersmeet.conditions.formula import Formula
 from watersmeet.conditions.predicate import SqlPredicate
@@ -24,15 +24,9 @@ from watersmeet.conditions.terms import Term
 from watersmeet.joins.ring.search import blocks
 from watersmeet.joins.ring.search.blocks import TileBlock
 from watersmeet.joins.ring.search.number_blocks import FormulaRuns, NumberBlock
-from watersmeet.spec.limits import Limits
-from watersmeet.testing import LocalBackend, LocalJoin
+from watersmeet.testing import LocalBackend
 
 FEW = [(number % 7, number / 100) for number in range(300)]
-
-
-def limited(**sizes: int) -> Any:
-    """Other sizes of the pieces in which joins work."""
-    return mock.patch.object(LocalJoin, "limits", Limits(**sizes))
 
 
 def test_a_function_may_keep_what_it_was_given(tmp_path: Path) -> None:
@@ -149,7 +143,7 @@ def crossed_pairs(
     with (
         mock.patch.object(LocalBackend, "translate", return_value=terms),
         mock.patch.object(FormulaRuns, "blocks", lambda *given: crossed(*given)),
-        limited(formula_pairs=1000, least_formula_pairs=100),
+        with_limits(formula_pairs=1000, least_formula_pairs=100),
     ):
         join = joined(tmp_path, where="...", schema=tables[0].schema, within=within)
         result = join.batch(a=tables[0], b=tables[1])
@@ -248,7 +242,7 @@ def test_odd_numbers_match_as_the_oracle_says(
     with (
         mock.patch.object(LocalBackend, "translate", return_value=tuple(map(Term, predicates))),
         mock.patch.object(FormulaRuns, "blocks", lambda *given: crossed(*given)),
-        limited(formula_pairs=300, least_formula_pairs=20, long_run=1),
+        with_limits(formula_pairs=300, least_formula_pairs=20, long_run=1),
     ):
         # when some of them come later than others,
         join = joined(tmp_path, where=where, schema=batches[0]["a"].schema, how=how)
@@ -274,7 +268,7 @@ def test_a_limit_of_matches_holds_where_rows_are_crossed(tmp_path: Path) -> None
     def run(predicate: SqlPredicate, name: str) -> tuple[pa.Table, int, int]:
         with (
             mock.patch.object(LocalBackend, "translate", return_value=(Term(predicate),)),
-            limited(formula_pairs=300, least_formula_pairs=20),
+            with_limits(formula_pairs=300, least_formula_pairs=20),
         ):
             budget = wm.Budget(fanout=9, overflow="shed")
             schema = doubles(1).schema

@@ -509,8 +509,9 @@ def test_long_steps_say_how_far_they_are(
 def test_what_is_kept_is_plain_data(tmp_path: Path) -> None:
     join = joined(tmp_path, "abc", shards=2)
     join.batch(a=rows((1, 0)), b=rows((1, 0)), c=rows((1, 0)))
-    section = json.loads(join.stores[0].values["manifest"])["section"]
-    assert {"watermark", "measured", "rows", "advised"} <= section.keys()
+    manifest = json.loads(join.stores[0].values["manifest"])
+    assert {"watermark", "measured", "rows", "advised"} <= manifest["section"].keys()
+    assert {"useless_until", "entries"} == manifest["windows"][0].keys()
 
 
 def test_how_much_a_search_selects_is_measured(tmp_path: Path) -> None:

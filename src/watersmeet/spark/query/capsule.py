@@ -32,7 +32,7 @@ from watersmeet.rows.types import UTC, canonical_rows
 from watersmeet.rows.widths import sliced
 from watersmeet.spark.query.places import PLACE_BYTES, without_places
 from watersmeet.spark.query.shards import ids_in_task, reach_in_task, slices_in_task
-from watersmeet.spark.session.worker import promptly, settle
+from watersmeet.spark.session.worker import prepare, promptly
 from watersmeet.spark.session.worker_object import WorkerObject
 
 #: What travels to an operator; the event time leaves before it gets there.
@@ -86,7 +86,7 @@ class Pack(WorkerObject):
         return self.label
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        settle()
+        prepare()
         yield from self.in_task()._capsules_of(promptly(batches))
 
     def in_task(self, limit: int | None = None) -> Pack:

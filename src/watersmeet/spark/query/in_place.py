@@ -39,7 +39,7 @@ from watersmeet.spark.query.inputs import quoted
 from watersmeet.spark.query.observations import observation_name
 from watersmeet.spark.query.places import with_places, without_places
 from watersmeet.spark.query.query import segment_cache
-from watersmeet.spark.session.worker import promptly, settle
+from watersmeet.spark.session.worker import prepare, promptly
 from watersmeet.spark.session.worker_object import WorkerObject, briefly
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.store import MemoryStore
@@ -107,7 +107,7 @@ class InPlace(WorkerObject):
         return self.label
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        settle()
+        prepare()
         yield from briefly(self._step(promptly(batches)))
 
     def _step(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -27,7 +27,7 @@ from watersmeet.spark.query.exits import Exit, with_last_report
 from watersmeet.spark.query.frames import to_frame
 from watersmeet.spark.query.shards import ids_in_task, reach_in_task, several_in_task
 from watersmeet.spark.query.store import SparkStore, declared
-from watersmeet.spark.session.worker import acknowledge, promptly, settle
+from watersmeet.spark.session.worker import acknowledge, prepare, promptly
 from watersmeet.spark.session.worker_object import WorkerObject, briefly
 from watersmeet.state.cache import SegmentCache
 
@@ -71,7 +71,7 @@ class Processor(WorkerObject, StatefulProcessor, Generic[S, C, E]):
     def init(self, handle: StatefulProcessorHandle) -> None:
         # Spark calls it when the first rows are there.
         acknowledge()
-        settle()
+        prepare()
         ids = ids_in_task(self._ids)
         found = Circumstances(len(ids), reach_in_task(), several_in_task())
         if self._adapted is not None and found != Circumstances(len(self._ids)):

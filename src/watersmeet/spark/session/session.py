@@ -181,15 +181,15 @@ def _spare_forks(spark: SparkSession) -> None:
         spark.conf.set(_FILE_MANAGER, manager)
 
 
-def check_holding(spark: SparkSession, event_time: str) -> None:
+def check_holding(spark: SparkSession, argument: str) -> None:
     """Refuse a session in which Spark's watermark cannot be held back for a join: with the greatest
     of all streams' watermarks it is not behind the join's own, but that of another stream."""
     policy = str(spark.conf.get(_WATERMARKS, "min")).lower()
     if policy != "min":
         raise SessionError(
-            f"event_time={event_time!r} holds Spark's watermark back, which works only with the "
+            f"{argument} holds Spark's watermark back, which works only with the "
             f"least of all streams' watermarks: {_WATERMARKS} is {policy!r}. Set it to 'min', "
-            f'Spark\'s default, by spark.conf.set("{_WATERMARKS}", "min"), or leave event_time out.'
+            f'Spark\'s default, by spark.conf.set("{_WATERMARKS}", "min"), or leave it out.'
         )
 
 

@@ -23,7 +23,7 @@ _found: list[socket.socket] = []
 
 
 @cache
-def settle() -> None:
+def prepare() -> None:
     """Prepare a worker for task after task, once a process.
 
     PySpark collects garbage after every task of a reused worker. With Arrow, pandas

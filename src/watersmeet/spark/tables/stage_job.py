@@ -30,7 +30,7 @@ from watersmeet.rows.types import canonical_rows
 from watersmeet.spark.query.encode import encoded
 from watersmeet.spark.query.places import with_places, without_places
 from watersmeet.spark.query.shards import shard_ids
-from watersmeet.spark.session.worker import settle
+from watersmeet.spark.session.worker import prepare
 from watersmeet.table.partitions import PartitionWriter
 from watersmeet.table.staged_table import StagedTable, TableSize, shard_base
 
@@ -89,7 +89,7 @@ class _ShardColumn:
     ids: tuple[int, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        settle()
+        prepare()
         ids = pa.array(self.ids, pa.int32())
         for batch in map(without_places, batches):
             numbers = shard_numbers(batch.column(0), self.shards)
@@ -106,7 +106,7 @@ class _ShardWriter:
     partition: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        settle()
+        prepare()
         context = TaskContext.get()
         attempt = 0 if context is None else context.taskAttemptId()
         writer, current = None, -1

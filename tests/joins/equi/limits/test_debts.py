@@ -20,11 +20,11 @@ from tests.conformance.strategies import INSTANT, Run, examples, limited, runs, 
 from tests.conformance.ways import LocalWay, restarted
 from tests.joins.equi.promises import histories as promises
 from tests.joins.equi.promises import news
+from tests.limits import with_limits
 from tests.oracle import Stream, sql_join
 from tests.oracle.compare import assert_same_rows
 from watersmeet.spec.budget import Budget
 from watersmeet.spec.join_type import JOIN_NAMES
-from watersmeet.spec.limits import Limits
 from watersmeet.state.manifest import Manifest
 from watersmeet.state.window import Window
 from watersmeet.testing import LocalJoin, LocalStream
@@ -151,7 +151,7 @@ class TestStages:
 
     def test_a_segment_that_owes_is_not_merged_nor_are_there_too_many(self, tmp_path: Path) -> None:
         join = staged(small(within=1000), 600)
-        with mock.patch.object(LocalJoin, "limits", Limits(fan=2, debts=5)):
+        with with_limits(fan=2, debts=5):
             run = local(join, tmp_path)
         results = []
         for second in range(40):
@@ -305,7 +305,7 @@ def test_promises_and_stages_together() -> None:
         shards = options.pop("shards")
         join = Join(history.streams, on="sno", how=history.how, further=options)
         join = staged(join, memory)
-        with mock.patch.object(LocalJoin, "limits", Limits(debts=most)):
+        with with_limits(debts=most):
             outcome = LocalWay().run(
                 join, batches, shards=shards, before=history.before, cut=history.cut
             )

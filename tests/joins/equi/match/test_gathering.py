@@ -17,11 +17,7 @@ from watersmeet.spec.limits import Limits
 from watersmeet.testing import LocalJoin, LocalStream
 
 LIMIT = 1 << 20
-
-
-@pytest.fixture(autouse=True)
-def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LocalJoin, "limits", Limits(piece_bytes=LIMIT))
+SMALL = Limits(piece_bytes=LIMIT)
 
 
 def joined(folder: Path, key: pa.DataType, how: str = "inner", **options: Any) -> LocalJoin:
@@ -29,7 +25,7 @@ def joined(folder: Path, key: pa.DataType, how: str = "inner", **options: Any) -
     streams = {
         name: LocalStream(pa.schema([("k", key), (f"{name}_text", pa.string())])) for name in "abc"
     }
-    given = {"on": "k", "how": how, "unbounded": True, "folder": str(folder)}
+    given = {"on": "k", "how": how, "unbounded": True, "folder": str(folder), "limits": SMALL}
     return LocalJoin(streams, **(given | options))
 
 

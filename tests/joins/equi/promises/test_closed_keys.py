@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -19,6 +18,7 @@ from hypothesis import strategies as st
 from tests.conformance.join import Join, at, table
 from tests.conformance.strategies import INSTANT, examples, until_shown
 from tests.joins.equi.promises.news import ACCESS, END, NEWS, access, data, joined, news
+from tests.limits import with_limits
 from tests.oracle import Stream, sql_join
 from tests.oracle.compare import assert_same_rows
 from tests.state.recording import CountingStore
@@ -394,7 +394,7 @@ def test_forgetting_never_changes_the_result() -> None:
         results, known = [], 0
         with (
             tempfile.TemporaryDirectory() as folder,
-            mock.patch.object(LocalJoin, "limits", Limits(recent_ranges=recent)),
+            with_limits(recent_ranges=recent),
         ):
             join = LocalJoin(streams, folder=folder, **options)
             for number, batch in enumerate(tables):

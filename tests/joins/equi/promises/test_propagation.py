@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,10 +25,10 @@ from tests.conformance.join import Join, at, table
 from tests.conformance.strategies import INSTANT, examples, until_shown
 from tests.joins.equi.promises.news import END as ACCESS_END
 from tests.joins.equi.promises.news import access, data, joined, news
+from tests.limits import with_limits
 from tests.oracle import Stream, sql_join
 from tests.oracle.compare import assert_same_rows
 from watersmeet.spec.budget import Budget
-from watersmeet.spec.limits import Limits
 from watersmeet.spec.stream import Punctuation
 from watersmeet.spec.tuning import Tuning
 from watersmeet.state.manifest import Manifest
@@ -324,7 +323,7 @@ def run(history: History) -> list[pa.Table]:
     results = []
     with (
         tempfile.TemporaryDirectory() as folder,
-        mock.patch.object(LocalJoin, "limits", Limits(recent_ranges=history.recent)),
+        with_limits(recent_ranges=history.recent),
     ):
         given |= {"folder": folder, **history.options}
         join = ScheduledJoin(history.streams, **given)

@@ -248,13 +248,15 @@ class Migration:
 
     def _found(self, codes: Ints, before: HotKeys | None) -> Iterator[pa.RecordBatch]:
         """The master rows of some keys, from the cache or the table: those of each in order."""
-        piece = self._layout.policy.piece
+        piece, rows = self._layout.policy.piece, self._layout.limits.piece_rows
         if before is None:
-            return master_rows(self._table, codes, piece=piece)
+            return master_rows(self._table, codes, piece=piece, rows=rows)
         known, at = before.find(codes)
         keep = np.zeros(len(before), dtype=np.bool_)
         keep[at] = True
-        return chain(before.master(keep), master_rows(self._table, codes[~known], piece=piece))
+        return chain(
+            before.master(keep), master_rows(self._table, codes[~known], piece=piece, rows=rows)
+        )
 
     def _expected(self, rows: Ints) -> Ints:
         """How often keys that enter now are counted to have come since the counts began: as often
