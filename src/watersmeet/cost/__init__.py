@@ -11,5 +11,6 @@ numbers of its equations; the rest is with its experiments. Nothing here changes
     slices        over how many slices? The ring paper's model with this machine's weights
     enrich        which master rows to cache, and the memory of waiting rows (semi-stream paper)
     disk_phase    how a staged table is read: scan or seek, and how much in a step
+    averages      running averages of what is measured
     calibration   how fast this machine is: the weights of the models, measured
 """

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from watersmeet.cost.averages import moving_average
 from watersmeet.cost.enrich import memory
 from watersmeet.rows.columns import Bools
 from watersmeet.rows.columns import Ints as Counts
@@ -88,8 +89,8 @@ def _averaged(before: float | None, now: float) -> float:
     """
     if before is None:
         return now
-    new = _NEW if now > before else _NEW_BELOW
-    return (1 - new) * before + new * min(now, _OUTLIER * before)
+    weight = _NEW if now > before else _NEW_BELOW
+    return moving_average(before, min(now, _OUTLIER * before), weight=weight)
 
 
 def seek_ns(keys: Counts, reading: Reading) -> np.ndarray:

@@ -35,9 +35,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from watersmeet.cost.averages import moving_average
 from watersmeet.cost.disk_phase import pace
 from watersmeet.durations import milliseconds
-from watersmeet.joins.averages import moving_average
 from watersmeet.joins.enrich.cache.hot_keys import HotKeys
 from watersmeet.joins.enrich.layout import EnrichLayout
 from watersmeet.joins.enrich.queue import Choice, arrived_of, every_row

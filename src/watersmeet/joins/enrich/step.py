@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.joins.averages import moving_average
+from watersmeet.cost.averages import moving_average
 from watersmeet.joins.enrich.answers import Unmatched, answers
 from watersmeet.joins.enrich.cache.hot_keys import HotKeys
 from watersmeet.joins.enrich.cache.migration import Migration

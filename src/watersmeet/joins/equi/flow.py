@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from watersmeet.joins.averages import moving_average
+from watersmeet.cost.averages import moving_average
 from watersmeet.rows.columns import Ints
 
 _WEIGHT = 0.1

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from watersmeet import sizes
 from watersmeet.conditions.cascade import PredicateStatistics
+from watersmeet.cost.averages import moving_average
 from watersmeet.errors import OverBudgetError, StateError
-from watersmeet.joins.averages import moving_average
 from watersmeet.joins.ring.hops import HopLayout
 from watersmeet.joins.ring.layout import RingLayout, of_hop
 from watersmeet.rows.shard import Shard

@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.cost import calibration
+from watersmeet.cost.averages import moving_average
 from watersmeet.cost.engine import Direction, Weights, indexed_cost, plain_cost
-from watersmeet.joins.averages import moving_average
 from watersmeet.joins.equi.context import StepContext
 from watersmeet.joins.equi.flow import Flow
 from watersmeet.joins.equi.limits.shedding import Shedding
