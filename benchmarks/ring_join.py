@@ -83,7 +83,7 @@ def rounds_of(cost: float) -> int:
     return round(cost * pairs / min(took) * tried)
 
 
-def workers(spark: SparkSession, report: Report, folder: Path) -> None:
+def workers(_spark: SparkSession, report: Report, folder: Path) -> None:
     _SLOW.write(folder / "slow")
     rounds = rounds_of(COST)
     times = []

@@ -215,8 +215,8 @@ class History:
             for number, epoch in enumerate(self.epochs):
                 owed += run.counters.owed if run else 0
                 run = epoch.join(self.how, folder, shards=self.shards, restart=run)
-                for batch in [rows for of, rows in self.batches() if of == number]:
-                    results.append(run.batch(**batch))
+                batches = [rows for of, rows in self.batches() if of == number]
+                results += [run.batch(**batch) for batch in batches]
             results.append(run.finish())
         return pa.concat_tables(results), owed
 

@@ -90,7 +90,7 @@ def test_the_boot_is_known_on_linux(monkeypatch: pytest.MonkeyPatch) -> None:
     assert module._boot() == module._boot()
 
 
-def test_a_folder_that_is_deleted_is_made_again(temporary: Path) -> None:
+def test_a_folder_that_is_deleted_is_made_again() -> None:
     path, _ = found()
     path.rmdir()
     assert found() == (path, None)
@@ -149,7 +149,7 @@ def test_a_file_in_its_place_is_left_alone(temporary: Path) -> None:
     assert taken.read_text() == "a file"
 
 
-def test_a_folder_becomes_unsafe_while_it_is_used(temporary: Path) -> None:
+def test_a_folder_becomes_unsafe_while_it_is_used() -> None:
     path, _ = found()
     path.chmod(0o777)
     other, note = found()

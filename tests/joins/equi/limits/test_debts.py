@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -23,10 +25,11 @@ from tests.joins.equi.promises import news
 from tests.oracle import Stream, sql_join
 from tests.oracle.compare import assert_same_rows
 from watersmeet.joins.equi.limits import debts as debts_module
+from watersmeet.segments.segment import Segment
 from watersmeet.spec.budget import Budget
 from watersmeet.spec.join_type import JOIN_NAMES
 from watersmeet.state import compaction
-from watersmeet.state.manifest import Manifest
+from watersmeet.state.manifest import Entry, Manifest
 from watersmeet.state.window import Window
 from watersmeet.testing import LocalJoin, LocalStream
 
@@ -239,24 +242,19 @@ def punctuated(folder: Path, **options: Any) -> LocalJoin:
     )
 
 
-class opened_segments:
+@contextmanager
+def opened_segments() -> Iterator[set[str]]:
     """The ids of stored segments that are opened, other than those a step has just made."""
+    ids: set[str] = set()
+    original = Window.open
 
-    def __enter__(self) -> set[str]:
-        ids: set[str] = set()
-        original = Window.open
+    def noting(window: Window, entry: Entry) -> Segment:
+        if window.opened.get(entry.id) is None:
+            ids.add(entry.id)
+        return original(window, entry)
 
-        def noting(window: Window, entry: Any) -> Any:
-            if window.opened.get(entry.id) is None:
-                ids.add(entry.id)
-            return original(window, entry)
-
-        self._patch = mock.patch.object(Window, "open", noting)
-        self._patch.start()
-        return ids
-
-    def __exit__(self, *args: object) -> None:
-        self._patch.stop()
+    with mock.patch.object(Window, "open", noting):
+        yield ids
 
 
 # --- at random, against the oracle
