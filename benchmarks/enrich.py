@@ -233,7 +233,7 @@ def growth(spark: SparkSession, report: Report, folder: Path) -> None:
     report.claim("40 million rows / 5 million, ours, batch time", times[1] / times[0], at_most=2)
 
 
-PARTS = {
+PARTS: dict[str, Callable[[SparkSession, Report, Path], None]] = {
     "large": large,
     "large-one-file": partial(large, files=1),
     "fits": fits,

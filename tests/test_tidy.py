@@ -79,6 +79,10 @@ def classes(path: Path) -> Iterator[ast.ClassDef]:
     return (node for node in ast.walk(tree_of(path)) if isinstance(node, ast.ClassDef))
 
 
+def definitions(path: Path) -> list[ast.FunctionDef | ast.ClassDef]:
+    return [*functions(path), *classes(path)]
+
+
 def docstring_lines(node: ast.Module | ast.ClassDef | ast.FunctionDef) -> set[int]:
     if ast.get_docstring(node, clean=False) is None:
         return set()
@@ -185,7 +189,7 @@ def test_every_name_is_used() -> None:
     unused = sorted(
         f"{name_of(path)}:{node.name}"
         for path in MODULES
-        for node in [*functions(path), *classes(path)]
+        for node in definitions(path)
         if not used[node.name]
         and not node.name.startswith("__")
         and node.name not in CALLED_FROM_OUTSIDE

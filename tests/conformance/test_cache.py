@@ -108,7 +108,7 @@ def test_a_full_disk_costs_time_and_is_noted(
     given = [*batches(4), *join.closing()]
     results = [run.batch(**given[0])]
     assert (run.counters.cache_unsaved, notes(run)) == (0, [])
-    monkeypatch.setattr(file.pa, "OSFile", full)
+    monkeypatch.setattr(pa, "OSFile", full)
     for batch in given[1:4]:
         results.append(run.batch(**batch))
         assert run.counters.cache_unsaved > 0

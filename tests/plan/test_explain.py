@@ -232,7 +232,7 @@ def test_far_more_shards_than_cores_are_warned_of(shards: int, crowded: bool) ->
 
 def test_nothing_is_warned_of_where_the_cores_are_not_known() -> None:
     class Cluster(EightShards):
-        shards, cores = 200, None
+        shards, cores = 200, None  # type: ignore[assignment]
 
     text = explain(plan_join((VIEWS, CLICKS), Cluster(), on="ad_id", within="5 minutes"))
     assert "WARNING" not in text

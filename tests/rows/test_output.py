@@ -13,6 +13,7 @@ from tests.conformance.join import START
 from watersmeet.rows import output
 from watersmeet.rows.columns import CODE, TIME
 from watersmeet.rows.output import Output
+from watersmeet.rows.sides import Sides
 from watersmeet.testing import LocalJoin, LocalStream
 
 INSTANT = pa.timestamp("us", "UTC")
@@ -170,7 +171,8 @@ def test_a_budget_makes_pieces_smaller() -> None:
 def test_narrow_combinations_are_cut_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """If the widest one is known, and so narrow that pieces have many rows all the same."""
     monkeypatch.setattr(output, "PIECE_BYTES", 4096)
-    left, sides = an_output("left", pa.int64()), {0: (UNEVEN, np.arange(1, 100).repeat(5))}
+    left = an_output("left", pa.int64())
+    sides: Sides = {0: (UNEVEN, np.arange(1, 100).repeat(5))}
     sizes = [len(piece[0][1]) for piece in left.pieces(sides, widest=25)]
     assert sizes == [4096 // 25] * 3 + [495 - 3 * (4096 // 25)]
     # What is wider is measured.

@@ -153,7 +153,7 @@ def test_a_table_that_is_being_removed_is_found_by_nobody(
         folder.mkdir()
         os.utime(folder, (0, 0))
     with monkeypatch.context() as patched:
-        patched.setattr(staging_module.shutil, "rmtree", lambda *_, **__: None)
+        patched.setattr(shutil, "rmtree", lambda *_, **__: None)
         staging_module.remove_idle(str(tmp_path))
     # then its name is free, and what is left of both is removed the next time.
     left = sorted(path.name.rpartition("-")[0] for path in tmp_path.iterdir())

@@ -49,7 +49,7 @@ class CountByKey(Operator[ShardState, CountCounters, pa.RecordBatch]):
             for key in map(str, keys):
                 state.section[key] = state.section.get(key, 0) + 1
             new = {key: state.section[str(key)] for key in keys}
-            counters.streams[number].rows += len(rows)
+            counters.streams[number].rows += len(keys)
             counters.results += len(new)
             yield pa.RecordBatch.from_pydict({"key": [*new], "count": [*new.values()]}, self.output)
 

@@ -36,7 +36,7 @@ from watersmeet.testing import LocalJoin, LocalStream
 SCHEMA = pa.schema([("k", pa.int64()), ("t", INSTANT), ("n", pa.int64())])
 STREAM = LocalStream(SCHEMA, time="t", delay=timedelta(0))
 UNTIMED = LocalStream(SCHEMA)
-EARLY = {"goal": "early"}
+EARLY: dict[str, Any] = {"goal": "early"}
 
 
 def staged(join: Join, memory: int | str) -> Join:
@@ -338,7 +338,7 @@ PROMISING = pa.schema([("k", pa.int64()), ("t", INSTANT), ("n", pa.int64()), ("e
 
 
 #: A row that comes out when its time is over, and whose key is then closed.
-TIME_WAS_OVER = (
+TIME_WAS_OVER: tuple[Any, ...] = (
     "left",
     False,
     False,
@@ -355,7 +355,7 @@ TIME_WAS_OVER = (
     set(),
 )
 #: A row of a key that is over, and then over in its own stream too, while it owes something.
-LEFT_TOO_EARLY = (
+LEFT_TOO_EARLY: tuple[Any, ...] = (
     "right",
     False,
     True,

@@ -29,7 +29,7 @@ def joined(folder: Path, key: pa.DataType, how: str = "inner", **options: Any) -
     streams = {
         name: LocalStream(pa.schema([("k", key), (f"{name}_text", pa.string())])) for name in "abc"
     }
-    given = {"on": "k", "how": how, "unbounded": True, "folder": str(folder)}
+    given: dict[str, Any] = {"on": "k", "how": how, "unbounded": True, "folder": str(folder)}
     return LocalJoin(streams, **(given | options))
 
 
