@@ -41,7 +41,8 @@ CLICKS_UNMATCHED = "unmatched rows of clicks: emitted"
 class EightShards:
     """A backend with eight shards, on a machine with known weights."""
 
-    shards, cores = 8, 2
+    shards: int = 8
+    cores: int | None = 2
 
     def weights(self) -> Weights:
         return WEIGHTS
@@ -232,7 +233,7 @@ def test_far_more_shards_than_cores_are_warned_of(shards: int, crowded: bool) ->
 
 def test_nothing_is_warned_of_where_the_cores_are_not_known() -> None:
     class Cluster(EightShards):
-        shards, cores = 200, None  # type: ignore[assignment]
+        shards, cores = 200, None
 
     text = explain(plan_join((VIEWS, CLICKS), Cluster(), on="ad_id", within="5 minutes"))
     assert "WARNING" not in text
