@@ -72,7 +72,7 @@ def candidates(path: Path) -> None:
     console.print(table)
 
 
-def none(content: pa.Buffer, label: str) -> bytes:
+def none(_content: pa.Buffer, _label: str) -> bytes:
     return bytes(CHECKSUM_BYTES)
 
 

@@ -57,15 +57,15 @@ def ours(rows: DataFrame, table: DataFrame, stage: str) -> DataFrame:
     return wm.enrich(named, table, on="key", memory=MEMORY, stage=stage)
 
 
-def native(rows: DataFrame, table: DataFrame, stage: str) -> DataFrame:
+def native(rows: DataFrame, table: DataFrame, _stage: str) -> DataFrame:
     return rows.join(table.hint("shuffle_merge"), "key")
 
 
-def broadcast(rows: DataFrame, table: DataFrame, stage: str) -> DataFrame:
+def broadcast(rows: DataFrame, table: DataFrame, _stage: str) -> DataFrame:
     return rows.join(F.broadcast(table), "key")
 
 
-def floor(rows: DataFrame, table: DataFrame, stage: str) -> DataFrame:
+def floor(rows: DataFrame, table: DataFrame, _stage: str) -> DataFrame:
     added = [field for field in table.schema if field.name != "key"]
     constants = {"double": pa.scalar(0.5), "string": pa.scalar("product-name-1234567")}
     values = [constants[field.dataType.simpleString()] for field in added]
@@ -233,7 +233,7 @@ def growth(spark: SparkSession, report: Report, folder: Path) -> None:
     report.claim("40 million rows / 5 million, ours, batch time", times[1] / times[0], at_most=2)
 
 
-PARTS = {
+PARTS: dict[str, Callable[[SparkSession, Report, Path], None]] = {
     "large": large,
     "large-one-file": partial(large, files=1),
     "fits": fits,

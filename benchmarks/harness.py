@@ -125,7 +125,7 @@ def ours(streams: dict[str, DataFrame], window: str) -> DataFrame:
     return wm.join(named, on="key", within=window)
 
 
-def floor(streams: dict[str, DataFrame], window: str) -> DataFrame:
+def floor(streams: dict[str, DataFrame], _window: str) -> DataFrame:
     def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch({"rows": [sum(map(len, batches))]})
 

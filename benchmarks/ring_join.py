@@ -83,7 +83,7 @@ def rounds_of(cost: float) -> int:
     return round(cost * pairs / min(took) * tried)
 
 
-def workers(spark: SparkSession, report: Report, folder: Path) -> None:
+def workers(_spark: SparkSession, report: Report, folder: Path) -> None:
     _SLOW.write(folder / "slow")
     rounds = rounds_of(COST)
     times = []
@@ -112,14 +112,15 @@ def on_workers(folder: Path, count: int, rounds: int) -> None:
     harness.warm_up(partial(begin, 0))
     with completed(partial(begin, rounds)) as (query, _):
         steady = times_of(query)[-_SLOW_STEADY:]
-        last = [metrics for metrics in wm.metrics(query) if metrics.rows][-_SLOW_STEADY:]
-        pairs = sum(metrics.pairs for metrics in last)
-        cost = sum(metrics.predicate_ms for metrics in last) / pairs * 1000
+        steps = [step for step in wm.metrics(query) if isinstance(step, wm.RingMetrics)]
+        last = [step for step in steps if step.rows][-_SLOW_STEADY:]
+        pairs = sum(step.pairs for step in last)
+        cost = sum(step.predicate_ms for step in last) / pairs * 1000
     spark.stop()
     print(json.dumps({"ms": statistics.median(steady), "us": cost}))
 
 
-def ring(where: object) -> harness.Build:
+def ring(where: str | wm.PredicateFunction) -> harness.Build:
     """A join on that condition alone."""
 
     def build(streams: dict[str, DataFrame], window: str) -> DataFrame:
@@ -235,7 +236,7 @@ def by_hand(
 ) -> tuple[list[int], int]:
     """New rows with stored ones, and with one another: the milliseconds of each micro-batch, and
     the number of results."""
-    same = F.pandas_udf(predicate, "boolean")  # type: ignore[call-overload]
+    same = F.pandas_udf(predicate, "boolean")  # type: ignore[attr-defined]
     streams = {name: harness.stream(spark, folder, name) for name in workload.streams}
     plain = [
         df.select(

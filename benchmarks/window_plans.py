@@ -18,7 +18,7 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,14 +27,15 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
-from watersmeet.spec.tuning import Tuning
+from watersmeet.spec.tuning import IndexChoice, Tuning
 from watersmeet.testing import LocalJoin, LocalStream
 
 console = Console(width=110)
 
 INSTANT = pa.timestamp("us", "UTC")
 START = 1_700_000_000_000_000
-PLANS = {
+Plan = IndexChoice | Mapping[str, IndexChoice]
+PLANS: dict[str, Plan] = {
     "auto": "auto",
     "HHJ": {"slow": "always", "fast": "always"},
     "HNJ": {"slow": "always", "fast": "never"},
@@ -82,7 +83,7 @@ FILL = 60
 STEADY = 20
 
 
-def start(load: Load, plan: object, folder: str) -> LocalJoin:
+def start(load: Load, plan: Plan, folder: str) -> LocalJoin:
     streams = {
         name: LocalStream(
             pa.schema(

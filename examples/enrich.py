@@ -74,7 +74,9 @@ def main(folder: Path) -> None:
         .start()
     )
     query.processAllAvailable()
-    print(f"{wm.metrics(query)[-1].retried:,} orders wait for their customer.")
+    last = wm.metrics(query)[-1]
+    assert isinstance(last, wm.EnrichMetrics)
+    print(f"{last.retried:,} orders wait for their customer.")
 
     write_customers(folder / "customers", 1_000, 1_200)
     time.sleep(10)
@@ -84,6 +86,7 @@ def main(folder: Path) -> None:
     query.stop()
 
     for step in wm.metrics(query):
+        assert isinstance(step, wm.EnrichMetrics)
         print(
             f"batch {step.batch}: {step.rows:,} rows in, {step.results:,} results, "
             f"{step.retried:,} wait for a newer table, tables {', '.join(sorted(step.versions))}"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -61,13 +62,18 @@ def run(title: str, experiments: Sequence[Callable[[], Outcome]], folder: Path) 
 
 
 def lines(
-    title: str, xlabel: str, ylabel: str, x: Sequence[float], series: dict[str, Sequence[float]]
+    title: str,
+    xlabel: str,
+    ylabel: str,
+    x: Sequence[float],
+    series: Mapping[str, Sequence[float | None]],
 ) -> Figure:
     """A plot of curves over one axis."""
     figure = Figure(figsize=(6, 4))
     axes = figure.subplots()
     for name, values in series.items():
-        axes.plot(x, values, marker="o", markersize=3, label=name)
+        shown = [math.nan if value is None else value for value in values]
+        axes.plot(x, shown, marker="o", markersize=3, label=name)
     axes.set(title=title, xlabel=xlabel, ylabel=ylabel)
     axes.legend()
     axes.grid(alpha=0.3)

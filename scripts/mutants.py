@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
@@ -131,7 +131,7 @@ def not_run(path: Path) -> list[Span]:
     too): a fault there is none."""
     spans: list[Span] = []
     for node in ast.walk(ast.parse(path.read_text())):
-        parts: list[ast.AST | None] = []
+        parts: Sequence[ast.expr | ast.stmt | None] = []
         if isinstance(node, ast.FunctionDef):
             parts = [node.returns]
         elif isinstance(node, ast.arg | ast.AnnAssign):
@@ -142,15 +142,12 @@ def not_run(path: Path) -> list[Span]:
             parts = [node.msg]
         elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
             parts = [node]
-        for part in parts:
-            if part is not None:
-                spans.append(
-                    (
-                        (part.lineno, part.col_offset),
-                        (part.end_lineno or 0, part.end_col_offset or 0),
-                    )
-                )
+        spans += [_span(part) for part in parts if part is not None]
     return spans
+
+
+def _span(part: ast.expr | ast.stmt) -> Span:
+    return (part.lineno, part.col_offset), (part.end_lineno or 0, part.end_col_offset or 0)
 
 
 def tried(

@@ -28,7 +28,7 @@ _WORK = Path(pyspark.__file__).parent / "work"
 _OURS = r'File "[^"]*/watersmeet/'
 
 
-class RoundFailed(Exception):
+class RoundError(Exception):
     """A round cannot go on."""
 
 
@@ -86,7 +86,7 @@ class Life:
             if event["event"] == until:
                 return True
         if time.monotonic() - self._heard > PATIENCE:
-            raise RoundFailed(f"the driver has said nothing for {PATIENCE} seconds")
+            raise RoundError(f"the driver has said nothing for {PATIENCE} seconds")
         return False
 
     def start(self, order: Order) -> None:
@@ -127,7 +127,7 @@ class Life:
             self._failed(event["case"], event["error"])
         elif kind == "gone":
             log = (self._folder / "driver.log").read_text(errors="replace").splitlines()
-            raise RoundFailed("\n".join(["the driver ended by itself:", *log[-40:]]))
+            raise RoundError("\n".join(["the driver ended by itself:", *log[-40:]]))
 
     def _failed(self, case: int, error: str) -> None:
         """A query stopped. That is survived, unless it is our own doing."""
@@ -136,7 +136,7 @@ class Life:
         elif tasks.ALL_ON_PURPOSE in error:
             self._survived["queries stopped by tasks that failed"] += 1
         elif re.search(_OURS, error):
-            raise RoundFailed(f"case {case} stopped: {error}")
+            raise RoundError(f"case {case} stopped: {error}")
         else:
             self._survived["queries stopped by Spark, and started again"] += 1
             self._tell(f"  case {case} stopped: {error.splitlines()[0]}")

@@ -15,7 +15,7 @@ from soak import cache_faults, history, tasks
 from soak.case import Start
 from soak.check import Verdict, check_all_read, micro_batches, verdict
 from soak.inputs import Input
-from soak.life import Life, RoundFailed
+from soak.life import Life, RoundError
 from soak.plan import Order, RoundPlan
 from soak.sinks import SINKS
 from soak.tally import Tally
@@ -151,7 +151,7 @@ class Round:
             life.wait_for("ended")
         for number in self._cases:
             if not self._clean(number):
-                raise RoundFailed(f"case {number} ended in the middle of a micro-batch")
+                raise RoundError(f"case {number} ended in the middle of a micro-batch")
 
     # --- what happens
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from soak.case import Start
 from soak.inputs import Input
-from soak.life import Life, RoundFailed
+from soak.life import Life, RoundError
 from soak.plan import Order, RoundPlan
 
 
@@ -20,7 +20,7 @@ def warmed_up(archive: Path, folder: Path, tell: Callable[[str], None]) -> Seque
     if not archive.exists():
         try:
             _make(archive, folder, tell)
-        except RoundFailed as failure:
+        except RoundError as failure:
             tell(f"no archive of classes: {failure}")
     return [f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []
 

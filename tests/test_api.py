@@ -71,9 +71,9 @@ def test_what_belongs_to_spark_connect_is_refused() -> None:
 
 def test_metrics_are_those_of_a_query_or_a_progress_report() -> None:
     with pytest.raises(wm.errors.PlanError, match=r"None until the first .* wm\.metrics\(query\)"):
-        wm.metrics(None)  # type: ignore[arg-type]
+        wm.metrics(None)
     with pytest.raises(wm.errors.PlanError, match="list is neither a query nor a progress report"):
-        wm.metrics([])  # type: ignore[arg-type]
+        wm.metrics([])
 
 
 def test_a_warning_shows_the_line_that_has_called_us() -> None:

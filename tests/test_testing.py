@@ -99,7 +99,7 @@ def test_a_condition_that_needs_columns_that_are_not_stored_is_refused_at_a_rest
         columns = {"a": [column], "b": [column]}
         same = wm.predicate(lambda a, b: pc.equal(a[column], b[column]), "a", "b", columns=columns)
         streams = {"a": LocalStream(schema), "b": LocalStream(schema)}
-        options = {"on": "k", "how": "semi", "where": same, "unbounded": True}
+        options: dict[str, Any] = {"on": "k", "how": "semi", "where": same, "unbounded": True}
         return LocalJoin(streams, folder=str(tmp_path), restart=restart, **options)
 
     before = join("x")
@@ -128,7 +128,7 @@ def test_a_window_may_change_at_a_restart_unless_results_are_proven_by_it(
     what = {"where": equal} if keyless else {"on": "k"}
 
     def join(window: str, restart: LocalJoin | None = None) -> LocalJoin:
-        options = {**what, "how": how, "event_time": event_time, "restart": restart}
+        options: dict[str, Any] = {**what, "how": how, "event_time": event_time, "restart": restart}
         within = {"a": window, "b": "5 seconds"}
         return LocalJoin({"a": stream, "b": stream}, folder=str(tmp_path), within=within, **options)
 
@@ -167,7 +167,12 @@ def test_whose_time_a_result_has_may_change_at_a_restart_where_no_watermark_move
     what = {"where": equal} if keyless else {"on": "k"}
 
     def join(event_time: str | None, restart: LocalJoin | None = None) -> LocalJoin:
-        options = {**what, "how": "anti", "event_time": event_time, "restart": restart}
+        options: dict[str, Any] = {
+            **what,
+            "how": "anti",
+            "event_time": event_time,
+            "restart": restart,
+        }
         within = {"a": window, "b": "5 seconds"}
         return LocalJoin({"a": stream, "b": stream}, folder=str(tmp_path), within=within, **options)
 

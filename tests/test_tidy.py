@@ -87,6 +87,10 @@ def classes(path: Path) -> Iterator[ast.ClassDef]:
     return (node for node in ast.walk(tree_of(path)) if isinstance(node, ast.ClassDef))
 
 
+def definitions(path: Path) -> list[ast.FunctionDef | ast.ClassDef]:
+    return [*functions(path), *classes(path)]
+
+
 def docstring_lines(node: ast.Module | ast.ClassDef | ast.FunctionDef) -> set[int]:
     if ast.get_docstring(node, clean=False) is None:
         return set()
@@ -210,7 +214,7 @@ def test_every_name_is_used() -> None:
     defined = [
         (path, name)
         for path in MODULES
-        for name in [*(node.name for node in [*functions(path), *classes(path)]), *constants(path)]
+        for name in [*(node.name for node in definitions(path)), *constants(path)]
     ]
     unused = sorted(
         f"{name_of(path)}:{name}"

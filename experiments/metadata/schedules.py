@@ -84,4 +84,4 @@ class ScheduledJoin(LocalJoin):
     ) -> None:
         super().__init__(streams, **options)
         if schedule is not None:
-            self.run.operator = RunsJoin(self.run.operator.layout, schedule)
+            self.run.operator = RunsJoin(self.join.layout, schedule)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -56,7 +57,7 @@ def bursty(b: float) -> Arrivals:
 
     def arrivals(rows: int, random: np.random.Generator) -> Floats:
         volumes = b_model(rows, LEVELS, b, random)
-        counts = np.diff(np.round(np.cumsum(volumes)).astype(np.int64), prepend=0)
+        counts: np.ndarray = np.diff(np.round(np.cumsum(volumes)).astype(np.int64), prepend=0)
         start = np.repeat(np.arange(len(counts)), counts)
         return np.sort(start + random.random(len(start))) / len(counts)
 
@@ -111,8 +112,8 @@ class Dataset:
         return keys, times.astype(np.int64)
 
 
-ALIKE = {"rows": (10**6, 10**6, 10**6), "each": (1, 5, 1000)}
-UNLIKE = {"rows": (10**4, 10**5, 10**6), "each": (1, 10, 100)}
+ALIKE: dict[str, Any] = {"rows": (10**6, 10**6, 10**6), "each": (1, 5, 1000)}
+UNLIKE: dict[str, Any] = {"rows": (10**4, 10**5, 10**6), "each": (1, 10, 100)}
 FASTER_FIRST, SLOWER_FIRST = alternating(5, 15, 5, 15), alternating(15, 5, 15, 5)
 DATASETS = {
     dataset.name: dataset

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -63,12 +64,12 @@ def _values(
     ]
 
 
-def _times(load: Load, names: Iterable[str], ways: Iterable[str], **more: object) -> list[float]:
+def _times(load: Load, names: Iterable[str], ways: Iterable[str], **more: Any) -> list[float]:
     return _values(load, names, ways, Measured.time, **more)
 
 
 def _shares(
-    load: Load, names: Iterable[str], ways: Iterable[str], at: float, **more: object
+    load: Load, names: Iterable[str], ways: Iterable[str], at: float, **more: Any
 ) -> list[float]:
     return _values(load, names, ways, lambda one, way: one.share(way, at), **more)
 
@@ -189,7 +190,7 @@ def figure_6(load: Load = FULL) -> Outcome:
 def figure_7(load: Load = FULL) -> Outcome:
     """Figure 7: time and results, datasets IV to VI, first half"""
     halves = [
-        np.mean(_values(load, ["IV"], EARLY, lambda one, way, part=part: one.time(way, part)))
+        np.mean(_values(load, ["IV"], EARLY, partial(Measured.time, part=part)))
         for part in (FIRST_HALF, SECOND_HALF)
     ]
     saved = _times(load, ["IV"], EARLY)
@@ -412,7 +413,7 @@ def short_runs(load: Load = FULL) -> Outcome:
                 "is about as fast as the others",
                 f"it takes {time[1]:.2f} of initial-output-size's time in one run of each stream, "
                 f"{time[4]:.2f} in 4, {time[16]:.2f} in 16",
-                time[1] - 1 < 0.2 * (time[16] - 1),
+                bool(time[1] - 1 < 0.2 * (time[16] - 1)),
             )
         )
     title, ylabel = "timestamp, in runs of different length", "time / initial-output-size's"

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,8 +26,10 @@ INSTANT = pa.timestamp("us", "UTC")
 SCHEMA = pa.schema([("key", pa.int64()), ("at", INSTANT)])
 STORED = pa.schema([(CODE, pa.int64()), (TIME, INSTANT)])
 #: The fixed policies, and what the goals choose.
-POLICIES = tuple(driver for driver in DRIVERS if driver != "auto")
-WAYS = {policy: {"tuning": Tuning(index="always", driver=policy)} for policy in POLICIES} | {
+_FIXED = tuple(driver for driver in DRIVERS if driver != "auto")
+POLICIES: tuple[str, ...] = _FIXED
+WAYS: dict[str, dict[str, Any]] = {
+    **{policy: {"tuning": Tuning(index="always", driver=policy)} for policy in _FIXED},
     "auto": {"goal": "throughput", "tuning": Tuning(index="always")},
     "auto, early": {"goal": "early", "tuning": Tuning(index="always")},
 }

@@ -69,10 +69,6 @@ def fitting_rate(times: Times, *, nodes: int, selectivity: float) -> float:
     return low
 
 
-def _over_nodes(way: Callable[[int], Run], nodes: Sequence[int] = NODES) -> list[Run]:
-    return [way(count) for count in nodes]
-
-
 def _milliseconds(runs: Sequence[Run]) -> list[float]:
     return [1000 * run.mean for run in runs]
 
@@ -88,9 +84,9 @@ def _times(ratios: Sequence[float]) -> str:
 @cache
 def _rings(setting: Setting) -> dict[float, list[Run]]:
     return {
-        selectivity: _over_nodes(
-            lambda nodes, s=selectivity: psp(setting.load(s), setting.times, nodes, seed=nodes)
-        )
+        selectivity: [
+            psp(setting.load(selectivity), setting.times, nodes, seed=nodes) for nodes in NODES
+        ]
         for selectivity in SELECTIVITIES
     }
 
@@ -159,9 +155,7 @@ def psp_state(setting: Setting) -> Outcome:
 def _aligned(setting: Setting) -> dict[float, list[Run]]:
     load = setting.load(0.1)
     return {
-        segment: _over_nodes(
-            lambda nodes, s=segment: atr(load, setting.times, nodes, s, seed=nodes)
-        )
+        segment: [atr(load, setting.times, nodes, segment, seed=nodes) for nodes in NODES]
         for segment in SEGMENTS
     }
 
@@ -222,10 +216,11 @@ def atr_state(setting: Setting) -> Outcome:
 def _coordinated(setting: Setting) -> dict[int, list[Run]]:
     load = setting.load(0.1)
     return {
-        copies: _over_nodes(
-            lambda nodes, c=copies: ctr(load, setting.times, nodes, c, seed=nodes),
-            [nodes for nodes in NODES if nodes >= 2 * copies],
-        )
+        copies: [
+            ctr(load, setting.times, nodes, copies, seed=nodes)
+            for nodes in NODES
+            if nodes >= 2 * copies
+        ]
         for copies in COPIES
     }
 
@@ -312,7 +307,7 @@ def curve(setting: Setting) -> Outcome:
     idle = replace(load, rate=load.rate / 4)
     windows, shares = [idle.rate * WINDOW] * 2, [idle.selectivity] * 2
     modelled = [1000 * latency(windows, shares, setting.times, nodes) for nodes in NODES]
-    runs = _milliseconds(_over_nodes(lambda n: psp(idle, setting.times, n, seed=n)))
+    runs = _milliseconds([psp(idle, setting.times, n, seed=n) for n in NODES])
     ratios = [run / model for run, model in zip(runs, modelled, strict=True)]
     claim = Claim(
         "equation 5",

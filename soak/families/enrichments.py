@@ -322,5 +322,4 @@ def hash_of(row: Mapping[str, Any]) -> int:
 
 def _instants(seconds: np.ndarray) -> np.ndarray:
     start = int(START.timestamp()) * columns.SECOND
-    instants: np.ndarray = start + np.int64(seconds * columns.SECOND)
-    return instants
+    return start + (seconds * columns.SECOND).astype(np.int64)

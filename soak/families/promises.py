@@ -27,6 +27,7 @@ from tests.conformance.join import Join, micros
 from tests.conformance.strategies import INSTANT
 from tests.oracle import Stream, sql_join
 from watersmeet.spec.join_type import JOIN_NAMES
+from watersmeet.spec.stream import Arrival
 from watersmeet.testing import LocalStream
 
 #: What two streams may promise, and the joins that are proven by that, without a window.
@@ -98,6 +99,9 @@ def case(dice: random.Random, files: int) -> EqualityCase:
     )
 
 
+_ARRIVALS: dict[str, Arrival] = {"ordered": "ordered", "clustered": "clustered"}
+
+
 def _stream(
     dice: random.Random, name: str, promise: str, kind: Numbered, pace: float | None
 ) -> LocalStream:
@@ -116,7 +120,7 @@ def _stream(
         time=None if pace is None else f"{name}_at",
         delay=None if pace is None else timedelta(seconds=pace * dice.choice([0, 1, 4])),
         unique=promise == "unique",
-        arrival=promise if promise in ("ordered", "clustered") else None,
+        arrival=_ARRIVALS.get(promise),
         punctuation=punctuation,
     )
 

@@ -72,10 +72,11 @@ def case(dice: random.Random, files: int) -> RingCase:
     # All are connected with the first: where they are many, it is met at once, or after one other.
     soon = [[first, *others], [others[0], first, *others[1:]]]
     order = dice.choice(soon) if len(names) > 3 else dice.sample(names, len(names))
+    within: list[timedelta | Mapping[str, timedelta]] = [lengths, lengths["a"]]
     join = Join(
         {name: _stream(dice, name, pace) for name in names},
         on=(),
-        within=dice.choice([lengths, lengths["a"]]),
+        within=dice.choice(within),
         how=how,
         further={"order": order} if len(names) > 2 else {},
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, overload
 
 import pyarrow as pa
 
@@ -13,7 +13,7 @@ from tests.oracle import Arrivals, Stream, split_late, sql_join
 from watersmeet.conditions.terms import Term
 from watersmeet.spec.budget import Budget
 from watersmeet.spec.predicate import PredicateFunction
-from watersmeet.spec.tuning import Tuning
+from watersmeet.spec.tuning import Invalidation, Tuning
 from watersmeet.testing import LocalStream
 
 #: The zero of the checks' clocks.
@@ -24,6 +24,10 @@ _FAR = datetime(2100, 1, 1, tzinfo=UTC)
 Batch = Mapping[str, pa.Table]
 
 
+@overload
+def at(seconds: float) -> datetime: ...
+@overload
+def at(seconds: float | None) -> datetime | None: ...
 def at(seconds: float | None) -> datetime | None:
     """So many seconds after the start; None stays None."""
     return None if seconds is None else START + timedelta(seconds=seconds)
@@ -54,7 +58,7 @@ class Join:
     how: str = "inner"
     where: Condition | tuple[Condition, ...] | None = None
     index: Any = "auto"
-    invalidation: str = "active"
+    invalidation: Invalidation = "active"
     budget: Budget | None = None
     further: Mapping[str, Any] = field(default_factory=dict)
 
@@ -92,7 +96,7 @@ class Join:
             for name, s in self.streams.items()
             if s.time
         }
-        return [self.batch() | far, self.batch()]
+        return [{**self.batch(), **far}, self.batch()]
 
     def arrivals(self, batches: Sequence[Batch]) -> Arrivals:
         """Which rows are accepted and which are late."""
@@ -147,7 +151,9 @@ class Join:
     @property
     def conditions(self) -> tuple[Condition, ...]:
         """The further conditions."""
-        return self.where if isinstance(self.where, tuple) else (self.where,) * bool(self.where)
+        if self.where is None:
+            return ()
+        return self.where if isinstance(self.where, tuple) else (self.where,)
 
     def keys(self, stream: str) -> list[str]:
         """The stream's key columns."""

@@ -28,7 +28,7 @@ def join() -> Join:
     return Join({"a": stream, "b": stream}, on="k", within=timedelta(minutes=1), how="left")
 
 
-def batches(join: Join, count: int) -> Iterator[Batch]:
+def batches(count: int) -> Iterator[Batch]:
     """Micro-batches of 10 seconds. Every row of a has a match in the one that follows."""
     for number in range(count):
         keys = np.arange(ROWS) + ROWS * number
@@ -74,7 +74,7 @@ def test_damaged_files_are_read_from_the_store(
 ) -> None:
     random = np.random.default_rng(7)
     run = LocalJoin(join.streams, folder=str(tmp_path), **join.options)
-    given = [*batches(join, 4), *join.closing()]
+    given = [*batches(4), *join.closing()]
     results, damaged = [], 0
     for batch in given:
         # Given that every file is damaged before every micro-batch,
@@ -105,10 +105,10 @@ def test_a_full_disk_costs_time_and_is_noted(
         return [note for note in run.counters.notes if "local cache" in note]
 
     run = LocalJoin(join.streams, folder=str(tmp_path), **join.options)
-    given = [*batches(join, 4), *join.closing()]
+    given = [*batches(4), *join.closing()]
     results = [run.batch(**given[0])]
     assert (run.counters.cache_unsaved, notes(run)) == (0, [])
-    monkeypatch.setattr(file.pa, "OSFile", full)
+    monkeypatch.setattr(pa, "OSFile", full)
     for batch in given[1:4]:
         results.append(run.batch(**batch))
         assert run.counters.cache_unsaved > 0

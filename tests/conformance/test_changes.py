@@ -135,7 +135,8 @@ class History:
 
     def batches(self) -> list[tuple[int, Batch]]:
         """All batches, each with its epoch: rows are numbered."""
-        numbered, count = [], 0
+        numbered: list[tuple[int, Batch]] = []
+        count = 0
         for number, epoch in enumerate(self.epochs):
             for batch in epoch.batches:
                 tables = {}
@@ -211,12 +212,13 @@ class History:
         """What comes out, and how many probes were owed at restarts."""
         results, owed = [], 0
         with tempfile.TemporaryDirectory() as folder:
-            run = None
+            run: LocalJoin | None = None
             for number, epoch in enumerate(self.epochs):
                 owed += run.counters.owed if run else 0
                 run = epoch.join(self.how, folder, shards=self.shards, restart=run)
-                for batch in [rows for of, rows in self.batches() if of == number]:
-                    results.append(run.batch(**batch))
+                batches = [rows for of, rows in self.batches() if of == number]
+                results += [run.batch(**batch) for batch in batches]
+            assert run is not None
             results.append(run.finish())
         return pa.concat_tables(results), owed
 

@@ -16,6 +16,7 @@ from tests.conformance.ways import Way
 from tests.oracle import assert_same_rows
 from watersmeet.joins.equi.spec import MULTIWAY_NAMES
 from watersmeet.rows import encode
+from watersmeet.rows.codes import hashed_code
 from watersmeet.spec.join_type import JOIN_NAMES
 from watersmeet.testing import LocalStream
 
@@ -47,9 +48,8 @@ def test_any_run_gives_what_the_oracle_gives(way: Way, how: str, streams: str) -
 def test_keys_that_share_a_code_are_told_apart(
     way: Way, how: str, names: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hashed = encode.hashed_code
     # Given hashed keys that all have one of two codes,
-    monkeypatch.setattr(encode, "hashed_code", lambda keys: pc.bit_wise_and(hashed(keys), 1))
+    monkeypatch.setattr(encode, "hashed_code", lambda keys: pc.bit_wise_and(hashed_code(keys), 1))
     dice = np.random.default_rng(7)
     streams = {
         name: LocalStream(

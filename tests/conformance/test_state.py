@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -25,7 +26,7 @@ def numbers(how: str, *, within: float | None, delay: float = 0) -> Join:
     return Join({"a": stream, "b": stream}, on="k", within=window, how=how)
 
 
-def local(join: Join, folder: Path, **options: object) -> LocalJoin:
+def local(join: Join, folder: Path, **options: Any) -> LocalJoin:
     return LocalJoin(join.streams, folder=str(folder), **join.options, **options)
 
 

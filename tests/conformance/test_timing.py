@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -22,7 +23,7 @@ CLICKS = pa.schema([("ad", pa.int64()), ("clicked", INSTANT)])
 SECOND = timedelta(seconds=1)
 
 
-def ads(how: str, *, within: object = 10 * SECOND, delay: timedelta = 0 * SECOND) -> Join:
+def ads(how: str, *, within: Any = 10 * SECOND, delay: timedelta = 0 * SECOND) -> Join:
     streams = {
         "views": LocalStream(VIEWS, time="seen", delay=delay),
         "clicks": LocalStream(CLICKS, time="clicked", delay=delay),
@@ -56,7 +57,7 @@ class TestWhenTheWatermarkProvesIt:
         ],
     )
     def test_an_unmatched_row_comes_when_its_window_is_over(
-        self, way: Way, how: str, row: dict[str, list[tuple]]
+        self, way: Way, how: str, row: dict[str, list[tuple[Any, ...]]]
     ) -> None:
         # Given a row at 0 that waits for 10 seconds,
         join = ads(how)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from datetime import timedelta
+from pathlib import Path
 from types import ModuleType
 
 import pyarrow as pa
@@ -22,7 +23,9 @@ STREAM = LocalStream(SCHEMA, time="t", delay=timedelta(0))
 
 @pytest.mark.parametrize("how", JOIN_NAMES)
 @pytest.mark.parametrize("pickler", [pickle, cloudpickle], ids=["pickle", "cloudpickle"])
-def test_a_copy_goes_on_where_the_original_stopped(tmp_path, pickler: ModuleType, how: str) -> None:
+def test_a_copy_goes_on_where_the_original_stopped(
+    tmp_path: Path, pickler: ModuleType, how: str
+) -> None:
     within = timedelta(seconds=5)
     join = Join({"a": STREAM, "b": STREAM}, on="k", within=within, how=how, where=LESS)
     local = LocalJoin(join.streams, folder=str(tmp_path), **join.options)

@@ -26,7 +26,7 @@ def test_equal_shares_win_in_figure_8() -> None:
 def test_the_slower_stream_gets_all_memory_in_figure_9() -> None:
     kept = windows_within(1000, flows=(10, 50), windows=(math.inf, math.inf))
     assert kept == (100, 0)
-    best = output_rate(10, 50, *kept, σ=0.005)
+    best = output_rate(10, 50, kept[0], kept[1], σ=0.005)
     for part in (0, 100, 167, 500, 833, 999):
         other = output_rate(10, 50, part / 10, (1000 - part) / 50, σ=0.005)
         assert other < best
@@ -38,7 +38,8 @@ def test_the_division_of_rate_and_memory_is_the_best_there_is() -> None:
     def output(first: float) -> float:
         rates = first, min(λ[1], μ - first)
         flows = [rate * width for rate, width in zip(rates, widths, strict=True)]
-        return output_rate(*rates, *windows_within(memory, flows, T), 1)
+        a, b = windows_within(memory, flows, T)
+        return output_rate(*rates, a, b, 1)
 
     chosen = rates_within(λ, T, μ, memory, widths)
     assert sum(chosen) <= μ + 1e-9

@@ -50,9 +50,9 @@ def split_late(
             accepted[name].append(rows.filter(pa.array([not it for it in is_late], pa.bool_())))
             late[name].append(rows.filter(pa.array(is_late, pa.bool_())))
         for name, rows in batch.items():
-            instants = [i for i in _microseconds(rows, times[name]) if i is not None]
-            if instants:
-                bound = max(instants) // 1000 - -(-delay[name] // 1000)
+            known = [i for i in _microseconds(rows, times[name]) if i is not None]
+            if known:
+                bound = max(known) // 1000 - -(-delay[name] // 1000)
                 seen[name] = max(bound, seen.get(name, bound))
         watermarks.append(_advanced(watermarks[-1], seen, times))
     return Arrivals(

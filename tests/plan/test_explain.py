@@ -41,7 +41,8 @@ CLICKS_UNMATCHED = "unmatched rows of clicks: emitted"
 class EightShards:
     """A backend with eight shards, on a machine with known weights."""
 
-    shards, cores = 8, 2
+    shards: int = 8
+    cores: int | None = 2
 
     def weights(self) -> Weights:
         return WEIGHTS

@@ -29,7 +29,7 @@ from watersmeet.conditions.overlaps import Comparison, Rank
 from watersmeet.conditions.predicate import SqlPredicate, input_name
 from watersmeet.conditions.terms import ColumnOf, Equality, Gap, Term
 from watersmeet.errors import PlanError, PredicateError, UnboundedStateError, WindowError
-from watersmeet.joins.family import JoinPlan
+from watersmeet.joins.equi.plan import EquiPlan
 from watersmeet.joins.ring.plan import RingPlan
 from watersmeet.spec.join_type import JOIN_NAMES
 from watersmeet.spec.stream import Column, StreamSpec
@@ -75,7 +75,7 @@ class Translated(EightShards):
         return self.terms
 
 
-def planned(*terms: Term, streams: Any = (VIEWS, CLICKS), **options: Any) -> JoinPlan:
+def planned(*terms: Term, streams: Any = (VIEWS, CLICKS), **options: Any) -> EquiPlan:
     return plan_join(streams, Translated(*terms), **{"where": "the condition", **options})
 
 
@@ -220,8 +220,8 @@ def test_what_has_an_order_is_searched_where_there_is_no_key(
     exact: bool, key: tuple[Term, ...], read: str
 ) -> None:
     bid, price = (1, "bid"), (0, "price")
-    ranks = [Rank(named(of), of[0], (of[1],), "double", column(of)) for of in (price, bid)]
-    dearer = term(DEARER.text, bid, price, comparisons=(Comparison(*ranks, exact=exact),))
+    low, high = (Rank(named(of), of[0], (of[1],), "double", column(of)) for of in (price, bid))
+    dearer = term(DEARER.text, bid, price, comparisons=(Comparison(low, high, exact=exact),))
     plan = planned(*key, *WITHIN, dearer)
 
     assert plan.reading[-1] == f"{DEARER.text}: {read}"

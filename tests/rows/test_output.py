@@ -11,7 +11,7 @@ import pytest
 
 from tests.conformance.join import START
 from watersmeet.rows.columns import CODE, TIME
-from watersmeet.rows.output import Output
+from watersmeet.rows.output import Output, Sides
 from watersmeet.spec.limits import LIMITS, Limits
 from watersmeet.testing import LocalJoin, LocalStream
 
@@ -148,7 +148,7 @@ def test_combinations_are_cut_by_what_all_streams_take() -> None:
     wide = pa.RecordBatch.from_pydict(
         {CODE: pa.array([0], pa.int64()), TIME: instants(0), "#1": pa.array(["x" * 1500])}
     )
-    sides = {0: (UNEVEN, np.array([1, 0, 0, 2, 3])), 1: (wide, np.zeros(5, dtype=np.int64))}
+    sides: Sides = {0: (UNEVEN, np.array([1, 0, 0, 2, 3])), 1: (wide, np.zeros(5, dtype=np.int64))}
     pieces = list(inner.pieces(sides))
     assert [len(piece[0][1]) for piece in pieces] == [1, 1, 1, 2]
     assert [row for piece in pieces for row in piece[0][1].tolist()] == [1, 0, 0, 2, 3]
@@ -170,7 +170,7 @@ def test_a_budget_makes_pieces_smaller() -> None:
 def test_narrow_combinations_are_cut_by_number() -> None:
     """If the widest one is known, and so narrow that pieces have many rows all the same."""
     left = replace(an_output("left", pa.int64()), limits=SMALL)
-    sides = {0: (UNEVEN, np.arange(1, 100).repeat(5))}
+    sides: Sides = {0: (UNEVEN, np.arange(1, 100).repeat(5))}
     sizes = [len(piece[0][1]) for piece in left.pieces(sides, widest=25)]
     assert sizes == [4096 // 25] * 3 + [495 - 3 * (4096 // 25)]
     # What is wider is measured.

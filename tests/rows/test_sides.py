@@ -32,9 +32,9 @@ def test_the_predicate_chooses_combinations(tmp_path: Path) -> None:
     layout = LocalJoin(
         streams, on="k", where=LESS, unbounded=True, folder=str(tmp_path)
     ).join.layout
-    sides = {0: (ROWS, np.array([0, 1, 2])), 1: (ROWS, np.array([1, 1, 1]))}
+    sides: Sides = {0: (ROWS, np.array([0, 1, 2])), 1: (ROWS, np.array([1, 1, 1]))}
     assert positions(satisfying(layout, sides)) == [[0], [1]]
-    nothing = {0: (ROWS, np.arange(0)), 1: (ROWS, np.arange(0))}
+    nothing: Sides = {0: (ROWS, np.arange(0)), 1: (ROWS, np.arange(0))}
     assert positions(satisfying(layout, nothing)) == [[], []]
     without = LocalJoin(streams, on="k", unbounded=True, folder=str(tmp_path)).join.layout
     assert satisfying(without, sides) is sides

@@ -21,7 +21,9 @@ FILES = 8
 
 def drawn(seed: int) -> EnrichmentCase:
     case = enrichments.case(random.Random(seed), FILES)
-    return case.first if isinstance(case, CountedEnrichment) else case
+    first = case.first if isinstance(case, CountedEnrichment) else case
+    assert isinstance(first, EnrichmentCase)
+    return first
 
 
 def run(

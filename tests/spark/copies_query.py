@@ -15,7 +15,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 import watersmeet as wm
-from tests.spark.streams import read
+from tests.spark.streams import metrics_of, read
 from watersmeet.joins.enrich.spec import EnrichTuning
 
 #: The micro-batch from which on there are copies alone.
@@ -66,7 +66,7 @@ def main() -> None:
         query.awaitTermination()
         steps = [
             {"rows": step.rows, "scanned": step.scanned, "copied": step.copied}
-            for step in wm.metrics(query)
+            for step in metrics_of(query, wm.EnrichMetrics)
         ]
         print(json.dumps([len(partitions(folder)), steps]), flush=True)
 

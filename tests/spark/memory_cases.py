@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -35,7 +35,7 @@ from watersmeet.testing import LocalEnrich, LocalStream
 
 MASTER_ROWS, BATCHES = 30_000, 6
 
-Rows = pa.RecordBatch
+Rows: TypeAlias = pa.RecordBatch
 
 
 def started(folder: str, memory: str, **options: Any) -> LocalEnrich:
@@ -132,7 +132,8 @@ def packing(limit: int) -> Pack:
 
 
 MEMORY = "28 MB"
-NARROW, WIDE = {"count": 10_000, "width": 0}, {"count": 2_000, "width": 20_000}
+NARROW: dict[str, Any] = {"count": 10_000, "width": 0}
+WIDE: dict[str, Any] = {"count": 2_000, "width": 20_000}
 CASES = {
     "in place, wide table": partial(in_place, **NARROW),
     "in place, wide stream": partial(in_place, **WIDE),
@@ -146,5 +147,5 @@ if __name__ == "__main__":
     for module in (in_place_module, capsule, processor):
         module.prepare = lambda: None  # type: ignore[attr-defined]
     store = MemoryStore()
-    processor.SparkStore = SimpleNamespace(of=lambda _: store)  # type: ignore[assignment,misc]
+    processor.SparkStore = SimpleNamespace(of=lambda _: store)  # type: ignore[assignment, attr-defined]
     print(*CASES[sys.argv[1]](sys.argv[2], MEMORY))

@@ -8,12 +8,16 @@ import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+
+import watersmeet as wm
+
+M = TypeVar("M", bound=wm.StepMetrics)
 
 START = datetime(2024, 3, 1, 12, tzinfo=UTC)
 TIMESTAMP = pa.timestamp("us", "UTC")
@@ -23,6 +27,10 @@ SECOND = 1_000_000
 CLOSING = 1_000_000
 
 
+@overload
+def at(seconds: float) -> datetime: ...
+@overload
+def at(seconds: float | None) -> datetime | None: ...
 def at(seconds: float | None) -> datetime | None:
     """So many seconds after the start of the tests' clock."""
     return None if seconds is None else START + timedelta(seconds=seconds)
@@ -30,7 +38,7 @@ def at(seconds: float | None) -> datetime | None:
 
 def rows_of(data: Sequence[Sequence[Any]], **types: pa.DataType) -> pa.Table:
     """A table from literal rows; ``types`` names and types its columns."""
-    columns = list(zip(*data, strict=True)) if data else [[] for _ in types]
+    columns = list(zip(*data, strict=True)) if data else [() for _ in types]
     arrays = [pa.array(column, kind) for column, kind in zip(columns, types.values(), strict=True)]
     return pa.table(arrays, names=list(types))
 
@@ -100,6 +108,13 @@ def start(df: DataFrame, checkpoint: Path | None = None) -> StreamingQuery:
     if checkpoint is not None:
         writer = writer.option("checkpointLocation", str(checkpoint))
     return writer.outputMode("append").trigger(availableNow=True).start()
+
+
+def metrics_of(query: StreamingQuery, kind: type[M]) -> list[M]:
+    """What a query says of its steps, which are all of one kind of join."""
+    records = [record for record in wm.metrics(query) if isinstance(record, kind)]
+    assert len(records) == len(wm.metrics(query)), "another kind of join"
+    return records
 
 
 def result(spark: SparkSession, query: StreamingQuery) -> pa.Table:

@@ -81,7 +81,7 @@ def test_rows_for_every_shard_come_in_batches_of_bounded_size() -> None:
     sizes = [batch.nbytes for batch in batches]
     assert all(size <= 70 << 10 or many == 1 for size, many in zip(sizes, full, strict=True))
     # and every shard gets every row.
-    codes = {shard: [] for shard in range(50)}
+    codes: dict[int, list[int]] = {shard: [] for shard in range(50)}
     for sent in (sent for batch in batches for sent in batch.to_pylist()):
         if sent["payload"] is not None:
             codes[sent["shard"]] += from_ipc(sent["payload"]).column(CODE).to_pylist()

@@ -101,9 +101,10 @@ def test_a_chunk_takes_at_most_the_limit_or_is_one_capsule() -> None:
     capsules = [capsule(i % 2, [i] * width, code=i) for i, width in enumerate(widths)]
     limit = 2 * len(capsules[0][1]) + 200
     # when they are cut into chunks,
-    found = []
-    for chunk in chunks(iter(capsules), inputs=2, limit=limit):
-        found.append([code for rows in chunk if rows for code in set(rows[CODE].to_pylist())])
+    found = [
+        [code for rows in chunk if rows for code in set(rows[CODE].to_pylist())]
+        for chunk in chunks(iter(capsules), inputs=2, limit=limit)
+    ]
     # then each is a single capsule, or takes no more than the limit.
     sizes = [[len(capsules[code][1]) for code in codes] for codes in found]
     assert sorted(code for codes in found for code in codes) == list(range(len(widths)))

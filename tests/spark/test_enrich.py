@@ -32,6 +32,7 @@ from tests.spark.streams import (
     SECOND,
     TIMESTAMP,
     at,
+    metrics_of,
     read,
     result,
     rows_of,
@@ -132,7 +133,9 @@ def as_stream(spark: SparkSession, folder: Path, batches: list[pa.Table]) -> wm.
 
 
 @pytest.mark.parametrize("how", ENRICH_NAMES)
-def test_every_row_is_answered(spark: SparkSession, tmp_path: Path, stage: str, how: str) -> None:
+def test_every_row_is_answered(
+    spark: SparkSession, tmp_path: Path, stage: str, how: EnrichHow
+) -> None:
     # Given a stream of which no row may wait: it is answered where it is read.
     batches, master = views(10), products()
     stream = as_stream(spark, tmp_path / "views", batches)
@@ -142,7 +145,7 @@ def test_every_row_is_answered(spark: SparkSession, tmp_path: Path, stage: str, 
     query = start(planned.dataframe())
     # when it has ended, then every row was answered, frequent ones from the cache,
     assert_same_rows(result(spark, query), expected(batches, master, how))
-    steps = wm.metrics(query)
+    steps = metrics_of(query, wm.EnrichMetrics)
     assert all(isinstance(step, wm.EnrichMetrics) for step in steps)
     assert sum(step.rows for step in steps) == 600
     assert sum(step.hits for step in steps) > 0
@@ -162,7 +165,7 @@ def test_rows_may_wait_and_none_is_left_waiting(
     planned = wm.plan_enrich(stream, given, on="product", max_wait="6 batches", stage=stage)
     query = start(small(planned, at_once=-1.0, cache=0).dataframe(), tmp_path / "checkpoint")
     assert_same_rows(result(spark, query), expected(batches, master))
-    steps = wm.metrics(query)
+    steps = metrics_of(query, wm.EnrichMetrics)
     assert max(step.state_rows for step in steps) > 0
     assert 0 < max(step.oldest_wait for step in steps) <= 6
     assert sum(step.waited for step in steps) > 0
@@ -244,7 +247,7 @@ def test_a_checkpoint_keeps_its_number_of_shards(
     found = table(spark.read.parquet(str(tmp_path / "out")))
     assert_same_rows(found, expected(batches, master, "left"))
     assert len(staged_tables(stage)) == 2
-    assert sum(step.hits for step in wm.metrics(again)) > 0
+    assert sum(step.hits for step in metrics_of(again, wm.EnrichMetrics)) > 0
     # And another enrichment is refused, when it is checked, and when it is started.
     planned(other).check(str(tmp_path / "checkpoint"))
     with pytest.raises(wm.errors.StateError, match="join type: was left enrichment, now inner"):
@@ -332,7 +335,7 @@ def test_a_table_that_cannot_be_known_to_be_the_same_is_staged_for_each_plan(
 
 
 @pytest.mark.parametrize("how", ENRICH_NAMES)
-def test_an_empty_table(spark: SparkSession, tmp_path: Path, stage: str, how: str) -> None:
+def test_an_empty_table(spark: SparkSession, tmp_path: Path, stage: str, how: EnrichHow) -> None:
     batches, master = views(1), products().slice(0, 0)
     stream = as_stream(spark, tmp_path / "views", batches)
     given = as_table(spark, tmp_path / "products", master)
@@ -379,7 +382,9 @@ def test_windows_follow_in_the_same_query(
     query = start(counted.select(F.col("window.start").alias("start"), "count"))
     found = dict(zip(*result(spark, query).to_pydict().values(), strict=True))
     # when the query has ended, then no row was late for its window.
-    assert (sum(step.waited for step in wm.metrics(query)) > 0) == (max_wait is not None)
+    assert (sum(step.waited for step in metrics_of(query, wm.EnrichMetrics)) > 0) == (
+        max_wait is not None
+    )
     everything = expected(batches, master, "left")
     assert sum(found.values()) == everything.num_rows
     assert len(found) == 8
@@ -403,8 +408,8 @@ def test_windows_count_rows_that_were_retried(
     query = start(counted.select(F.col("window.start").alias("start"), "count", "named"))
     found = result(spark, query).sort_by("start")
     # when the query has ended, then they were given up, and none was late for its window.
-    assert max(step.retried for step in wm.metrics(query)) > 0
-    assert sum(step.given_up for step in wm.metrics(query)) > 0
+    assert max(step.retried for step in metrics_of(query, wm.EnrichMetrics)) > 0
+    assert sum(step.given_up for step in metrics_of(query, wm.EnrichMetrics)) > 0
     everything = [expected([batch], master, "left") for batch in batches]
     assert found["count"].to_pylist()[:2] == [rows.num_rows for rows in everything]
     unnamed = [rows["name"].null_count for rows in everything]
@@ -587,7 +592,7 @@ def test_versions_of_a_key_and_of_the_table(
     # and the version that it is from.
     (version,) = (name for name in staged_tables(stage) if not name.endswith(".current"))
     assert {*found["table_version"].to_pylist()} == {version}
-    assert set.union(*(step.versions for step in wm.metrics(query))) == {version}
+    assert set.union(*(step.versions for step in metrics_of(query, wm.EnrichMetrics))) == {version}
 
 
 def test_a_staged_table_that_is_gone_is_said_and_made_again(
@@ -780,7 +785,7 @@ def test_a_table_is_read_anew_while_the_query_runs(
         # and so is the row whose product was not there before;
         known = {0: "old", 10: found[10], 20: "new", 1: "late"}
         assert found == known | dict.fromkeys(range(78, 82), "late")
-        assert len(set.union(*(step.versions for step in wm.metrics(query)))) == 2
+        assert len(set.union(*(step.versions for step in metrics_of(query, wm.EnrichMetrics)))) == 2
         # and a table that lacks a column is refused, and the query goes on with the old one.
         replace_file(new.drop_columns(["price"]), tmp_path / "products" / "part.parquet")
         until = time.time() + 60

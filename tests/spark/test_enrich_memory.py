@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import watersmeet as wm
 from tests.joins.enrich.memory_use import ORDERS, table
-from tests.spark.streams import write
+from tests.spark.streams import metrics_of, write
 from tests.spark.worker_memory import grown, watched
 from watersmeet.sizes import parse
 
@@ -58,7 +58,7 @@ def test_the_workers_of_a_query_stay_within_the_memory(spark: SparkSession, tmp_
         with watched(spark) as taken:
             query = df.writeStream.format("noop").trigger(availableNow=True).start()
             query.awaitTermination()
-        steps = wm.metrics(query)
+        steps = metrics_of(query, wm.EnrichMetrics)
         assert sum(step.results for step in steps) == ROWS * BATCHES
         hits = steps[-1].hits
         took.append(taken)

@@ -39,7 +39,7 @@ def no_job_runs(spark: SparkSession) -> Iterator[None]:
     before = set(spark.sparkContext.statusTracker().getJobIdsForGroup("errors"))
     yield
     after = set(spark.sparkContext.statusTracker().getJobIdsForGroup("errors"))
-    spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+    spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
     assert after == before, "a job ran"
 
 
@@ -309,7 +309,7 @@ MISTAKES: dict[str, tuple[Callable[[DataFrame], Any], type[Exception], list[str]
         ["'a'", "Spark DataFrame, got list", "spark.createDataFrame"],
     ),
     "a DataFrame of pandas": (
-        lambda df: wm.stream(pd.DataFrame({"k": [1]}), "a"),  # type: ignore[arg-type]
+        lambda df: wm.stream(pd.DataFrame({"k": [1]}), "a"),
         errors.PlanError,
         ["Spark DataFrame, got pandas's DataFrame", "spark.createDataFrame"],
     ),
@@ -329,7 +329,7 @@ MISTAKES: dict[str, tuple[Callable[[DataFrame], Any], type[Exception], list[str]
         ["'_watersmeet_report'", "Rename it"],
     ),
     "streams that are not in a list": (
-        lambda df: wm.join(timed(df, "a"), timed(df, "b"), on="value"),  # type: ignore[call-arg]
+        lambda df: wm.join(timed(df, "a"), timed(df, "b"), on="value"),  # type: ignore[arg-type, misc]
         errors.PlanError,
         ["give the streams as one list", "wm.join([views, clicks], on='ad_id'"],
     ),
@@ -340,13 +340,14 @@ MISTAKES: dict[str, tuple[Callable[[DataFrame], Any], type[Exception], list[str]
     ),
     "a table without a name beside a stream": (
         lambda df: wm.join(
-            [timed(df, "a"), df.sparkSession.range(1).withColumnRenamed("id", "value")], on="value"
+            [timed(df, "a"), df.sparkSession.range(1).withColumnRenamed("id", "value")],  # type: ignore[list-item]
+            on="value",
         ),
         errors.MixedInputError,
         ["streams[1] is a batch DataFrame beside streams: a table.", "wm.enrich(views, table, "],
     ),
     "a stream without a name": (
-        lambda df: wm.join([timed(df, "a"), df], on="value"),
+        lambda df: wm.join([timed(df, "a"), df], on="value"),  # type: ignore[list-item]
         errors.PlanError,
         ["streams[1] is a DataFrame, not a stream: name it with wm.stream("],
     ),
@@ -370,7 +371,7 @@ MISTAKES: dict[str, tuple[Callable[[DataFrame], Any], type[Exception], list[str]
         ["how='anti'", "two streams", "inner, left"],
     ),
     "a driver that there is not": (
-        lambda df: join(df, tuning=wm.Tuning(driver="fastest")),
+        lambda df: join(df, tuning=wm.Tuning(driver="fastest")),  # type: ignore[arg-type]
         errors.StrategyError,
         ["driver='fastest'", "output-rate"],
     ),
@@ -457,7 +458,7 @@ def test_the_cores_are_those_of_the_master_or_of_the_executors(
 
 def test_a_local_master_may_take_all_cores_of_the_machine(spark: SparkSession) -> None:
     master = Mock(sparkContext=Mock(master="local[*]"), _jvm=spark._jvm)
-    assert cores(master) == spark._jvm.java.lang.Runtime.getRuntime().availableProcessors()
+    assert cores(master) == master._jvm.java.lang.Runtime.getRuntime().availableProcessors()
 
 
 def test_results_without_an_event_time_are_warned_of(rates: DataFrame) -> None:

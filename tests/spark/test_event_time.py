@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 import watersmeet as wm
 from tests.oracle import Stream, assert_same_rows, sql_join
 from tests.spark.streams import SECOND, events, read, run, without_end, write
+from watersmeet.spec.join_type import How
 
 pytestmark = pytest.mark.spark
 
@@ -32,7 +33,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (5, "clicks", "clicked"),
         (6, "sales", "sold"),
     ):
-        given = {"key": "ad", "time": time, "value": name[:-1], "keys": 25, "null_times": False}
+        given: dict[str, Any] = {
+            "key": "ad",
+            "time": time,
+            "value": name[:-1],
+            "keys": 25,
+            "null_times": False,
+        }
         write(folder / name, events(seed, batches=6, **given))
     return folder
 
@@ -42,7 +49,7 @@ def stream(spark: SparkSession, folder: Path, name: str, time: str) -> wm.Stream
 
 
 def joined(
-    spark: SparkSession, folder: Path, how: str, event_time: str | None, *, keyless: bool = False
+    spark: SparkSession, folder: Path, how: How, event_time: str | None, *, keyless: bool = False
 ) -> DataFrame:
     streams = [
         stream(spark, folder, "views", "viewed"),
@@ -92,7 +99,7 @@ def minutes_of(times: pa.ChunkedArray) -> pa.Table:
     ],
 )
 def test_an_aggregation_after_any_join_gets_every_row(
-    spark: SparkSession, folder: Path, how: str, event_time: str, keyless: bool
+    spark: SparkSession, folder: Path, how: How, event_time: str, keyless: bool
 ) -> None:
     result = sql_join(
         {
@@ -122,7 +129,7 @@ def test_an_aggregation_after_any_join_gets_every_row(
     ],
 )
 def test_sparks_own_join_gives_the_same_windows(
-    spark: SparkSession, folder: Path, how: str, event_time: str, time: str
+    spark: SparkSession, folder: Path, how: How, event_time: str, time: str
 ) -> None:
     views = read(spark, folder / "views").withWatermark("viewed", DELAY).alias("views")
     clicks = read(spark, folder / "clicks").withWatermark("clicked", DELAY).alias("clicks")
@@ -171,7 +178,7 @@ def test_an_aggregation_after_a_left_join_of_many_gets_every_row(
     ],
 )
 def test_a_join_can_follow_any_join(
-    spark: SparkSession, folder: Path, how: str, event_time: str, second: str
+    spark: SparkSession, folder: Path, how: How, event_time: str, second: How
 ) -> None:
     # Given a join whose event time is carried on, and one behind it in the same query,
     first = joined(spark, folder, how, event_time).select("ad", "event_time")
@@ -201,7 +208,7 @@ def test_a_join_can_follow_any_join(
     assert_same_rows(found, wanted)
 
 
-def seen_at(spark: SparkSession, folder: Path, how: str) -> pa.Table:
+def seen_at(spark: SparkSession, folder: Path, how: How) -> pa.Table:
     """What a join of views and clicks gives: the key, and the time that is carried on."""
     rows = sql_join(
         {
@@ -261,7 +268,13 @@ def test_windows_behind_two_outer_joins_are_those_of_sparks_own(
 
 def test_rows_from_elsewhere_need_not_be_ahead(spark: SparkSession, folder: Path) -> None:
     left = [stream(spark, folder, "views", "viewed"), stream(spark, folder, "clicks", "clicked")]
-    given = {"on": "ad", "within": WITHIN, "how": "left", "event_time": "views", "hold": "1 hour"}
+    given: dict[str, Any] = {
+        "on": "ad",
+        "within": WITHIN,
+        "how": "left",
+        "event_time": "views",
+        "hold": "1 hour",
+    }
     joined = wm.join(left, **given).select("ad", "event_time")
     assert wm.stream(joined.where("ad > 3"), "seen", time="event_time").spec.ahead == 3600 * SECOND
     assert wm.stream(joined.union(joined), "seen", time="event_time").spec.ahead == 0
@@ -269,7 +282,7 @@ def test_rows_from_elsewhere_need_not_be_ahead(spark: SparkSession, folder: Path
 
 @pytest.mark.parametrize("how", ["inner", "left"])
 def test_a_watermark_behind_a_join_ends_the_query_at_its_start(
-    spark: SparkSession, folder: Path, how: str
+    spark: SparkSession, folder: Path, how: How
 ) -> None:
     again = joined(spark, folder, how, None).withWatermark("viewed", DELAY)
     with pytest.raises(StreamingQueryException) as caught:

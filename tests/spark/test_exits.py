@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pyarrow as pa
 import pytest
 
@@ -33,7 +35,7 @@ def test_a_small_last_batch_takes_the_report_along(
 ) -> None:
     taken: list[int] = []
 
-    def emitted():  # type: ignore[no-untyped-def]
+    def emitted() -> Iterator[pa.RecordBatch]:
         for batch in batches:
             yield batch
             taken.append(len(batch))

@@ -29,7 +29,7 @@ from tests.spark.streams import (
     without_end,
     write,
 )
-from watersmeet.spec.join_type import JOIN_NAMES
+from watersmeet.spec.join_type import JOIN_NAMES, How
 
 pytestmark = pytest.mark.spark
 
@@ -63,7 +63,7 @@ def both(spark: SparkSession, folders: Mapping[str, Path]) -> list[wm.Stream]:
     ]
 
 
-def expected(how: str = "inner", where: str | None = None, *, bounded: bool = True) -> pa.Table:
+def expected(how: How = "inner", where: str | None = None, *, bounded: bool = True) -> pa.Table:
     views, clicks = without_end(VIEWS, "ad"), without_end(CLICKS, "ad")
     windows = (20 * SECOND, 45 * SECOND) if bounded else (None, None)
     streams = {
@@ -75,7 +75,7 @@ def expected(how: str = "inner", where: str | None = None, *, bounded: bool = Tr
 
 @pytest.mark.parametrize("how", JOIN_NAMES)
 def test_streams_give_what_sql_gives(
-    spark: SparkSession, folders: Mapping[str, Path], how: str
+    spark: SparkSession, folders: Mapping[str, Path], how: How
 ) -> None:
     joined = wm.join(both(spark, folders), on=ON[how], within=WITHIN, how=how)
     assert_same_rows(run(joined), expected(how))
@@ -83,7 +83,7 @@ def test_streams_give_what_sql_gives(
 
 @pytest.mark.parametrize("how", JOIN_NAMES)
 def test_batch_dataframes_give_the_same(
-    spark: SparkSession, folders: Mapping[str, Path], how: str
+    spark: SparkSession, folders: Mapping[str, Path], how: How
 ) -> None:
     closing = F.col("ad").isNull() | (F.col("ad") < 1_000_000)
     views = spark.read.parquet(str(folders["views"])).where(closing)
@@ -176,7 +176,7 @@ def test_metadata_of_a_file_is_no_watermark(spark: SparkSession, tmp_path: Path)
 
 @pytest.mark.parametrize("how", ["inner", "semi"])
 def test_an_unbounded_join_needs_no_time(
-    spark: SparkSession, folders: Mapping[str, Path], how: str
+    spark: SparkSession, folders: Mapping[str, Path], how: How
 ) -> None:
     streams = [wm.stream(read(spark, folders[name]), name) for name in ("views", "clicks")]
     joined = wm.join(streams, on="ad", how=how, unbounded=True)
@@ -381,13 +381,13 @@ def of_keys(kinds: dict[str, pa.DataType], keys: list[tuple[Any, ...]], value: s
 
 
 def batch_join(
-    spark: SparkSession, a: pa.Table, b: pa.Table, schema: str, how: str = "full"
+    spark: SparkSession, a: pa.Table, b: pa.Table, schema: str, how: How = "full"
 ) -> DataFrame:
     """A join on all columns of the schema; the tables have one more."""
-    streams = [
-        wm.stream(spark.createDataFrame(rows, T.StructType.fromDDL(f"{schema}, {value} bigint")), n)
-        for n, rows, value in (("a", a, "x"), ("b", b, "y"))
-    ]
+    streams = []
+    for name, rows, value in (("a", a, "x"), ("b", b, "y")):
+        kinds: Any = T.StructType.fromDDL(f"{schema}, {value} bigint")
+        streams.append(wm.stream(spark.createDataFrame(rows, kinds), name))
     return wm.join(streams, on=a.column_names[:-1], how=how)
 
 

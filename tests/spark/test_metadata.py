@@ -19,12 +19,14 @@ from tests.spark.streams import (
     CLOSING,
     SECOND,
     events,
+    metrics_of,
     read,
     result,
     start,
     without_end,
     write,
 )
+from watersmeet.spec.join_type import How
 
 pytestmark = pytest.mark.spark
 
@@ -87,7 +89,7 @@ def test_state_is_bounded_without_a_window(
         {name: Stream(table, ["sno"], None, None) for name, table in sides.items()}, how="left"
     )
     assert_same_rows(found, expected)
-    records = [record for record in wm.metrics(query) if record.rows]
+    records = [record for record in metrics_of(query, wm.EquiMetrics) if record.rows]
     assert [record.streams["news"].state_rows for record in records] == [4] * 5
     assert [record.streams["access"].state_rows for record in records] == [0] * 5
     # A range goes to both shards, a single key to its own.
@@ -119,7 +121,7 @@ def test_two_joins_are_chained_by_what_the_first_hands_on(
     assert set(found.column("page").to_pylist()) == {f"page {n}" for n in range(20)}
     last = [
         record
-        for record in wm.metrics(query)
+        for record in metrics_of(query, wm.EquiMetrics)
         if record.rows and record.join == "inner join of pages and read"
     ]
     assert [record.streams["pages"].state_rows for record in last] == [4] * 5
@@ -156,7 +158,7 @@ def test_punctuations_of_unique_keys_and_of_patterns_are_handed_on(
         counts = [handed[f"shop {b}", cart] for cart in carts]
         assert counts == [2 if b < 3 else 1] * 400
         assert handed[f"shop {b}", None] == (2 if b < 3 else 0)
-    records = [record for record in wm.metrics(query) if record.rows]
+    records = [record for record in metrics_of(query, wm.EquiMetrics) if record.rows]
     assert sum(record.streams["carts"].propagated for record in records) == 3 * 401
     assert {stream.state_rows for record in records for stream in record.streams.values()} == {0}
 
@@ -194,7 +196,7 @@ class TestInStages:
     }
     TIMES: ClassVar = {"views": "viewed", "clicks": "clicked"}
 
-    def joined(self, spark: SparkSession, folder: Path, how: str) -> DataFrame:
+    def joined(self, spark: SparkSession, folder: Path, how: How) -> DataFrame:
         streams = [
             wm.stream(
                 read(spark, write(folder / name, batches)),
@@ -207,7 +209,7 @@ class TestInStages:
         budget = wm.Budget(memory="8 kB")
         return wm.join(streams, on="ad", within="90 seconds", how=how, goal="early", budget=budget)
 
-    def expected(self, how: str) -> pa.Table:
+    def expected(self, how: How) -> pa.Table:
         rows = {name: without_end(batches, "ad") for name, batches in self.BATCHES.items()}
         window = 90 * SECOND
         return sql_join(
@@ -217,13 +219,13 @@ class TestInStages:
 
     @pytest.mark.parametrize("how", ["inner", "full"])
     def test_nothing_is_lost_by_what_is_put_off(
-        self, spark: SparkSession, tmp_path: Path, how: str
+        self, spark: SparkSession, tmp_path: Path, how: How
     ) -> None:
         query = start(self.joined(spark, tmp_path, how))
         found = result(spark, query)
         data = found.filter(pc.fill_null(pc.less(found.column("ad"), CLOSING), True))
         assert_same_rows(data, self.expected(how))
-        records = wm.metrics(query)
+        records = metrics_of(query, wm.EquiMetrics)
         assert sum(record.deferred for record in records) > 0
         assert max(record.owed for record in records) > 0
         assert records[-1].owed == 0
@@ -235,7 +237,7 @@ class TestInStages:
         counts = joined.groupBy(F.window("event_time", "30 seconds")).count()
         query = start(counts.select(F.col("window.start").alias("at"), "count"))
         found = result(spark, query)
-        assert max(record.owed for record in wm.metrics(query)) > 0
+        assert max(record.owed for record in metrics_of(query, wm.EquiMetrics)) > 0
         instants = self.expected("inner").column("event_time").cast(pa.int64()).to_pylist()
         expected = Counter(instant // (30 * SECOND) * 30 * SECOND for instant in instants)
         starts = found.column("at").cast(pa.int64()).to_pylist()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -11,20 +12,21 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import watersmeet as wm
-from tests.spark.streams import TIMESTAMP, at, read, result, rows_of, start, write
+from tests.spark.streams import TIMESTAMP, at, metrics_of, read, result, rows_of, start, write
 
 pytestmark = pytest.mark.spark
 
 ADDS_UP = "spark.sql.legacy.observeMetricsAggregateAllAttempts"
 TYPES = {"k": pa.int64(), "t": TIMESTAMP, "v": pa.int64()}
+Rows = list[tuple[Any, ...]]
 #: In batch 1 the watermark is at 0 s, in 2 and 3 at 100 s, then, without data, at 1000 s.
-A = [
+A: list[Rows] = [
     [(1, at(0), 0), (2, at(10), 1), (None, at(10), 2), (3, None, 3)],
     [(1, at(-5), 4), (1, at(110), 5)],
     [(4, at(100), 6), (4, at(100.001), 7)],
     [(5, at(1010), 8)],
 ]
-B = [
+B: list[Rows] = [
     [(1, at(1), 0), (1, at(2), 1), (2, at(10), 2)],
     [(1, at(111), 3)],
     [(None, at(50), 4), (4, at(101), 5)],
@@ -71,13 +73,14 @@ def test_jobs_and_stages_in_the_ui_are_called_by_the_join(
 ) -> None:
     tracker = spark.sparkContext.statusTracker()
     jobs = tracker.getJobIdsForGroup(str(query.runId))
-    stages = {stage for job in jobs for stage in tracker.getJobInfo(job).stageIds}
+    infos = [info for info in map(tracker.getJobInfo, jobs) if info is not None]
+    stages = {stage for info in infos for stage in info.stageIds}
     names = {found.name for found in map(tracker.getStageInfo, stages) if found is not None}
     assert names == {wm.metrics(query)[0].join}
 
 
 def test_rows_that_may_still_come_out_unmatched_are_counted(query: StreamingQuery) -> None:
-    records = wm.metrics(query)
+    records = metrics_of(query, wm.EquiMetrics)
     assert [record.unproven for record in records] == [0, 0, 0, 1, 1]
     assert [record.streams["b"].unproven for record in records] == [0] * 5
 

@@ -26,6 +26,8 @@ from tests.spark.streams import (
     without_end,
     write,
 )
+from watersmeet.spec.join_type import How
+from watersmeet.spec.tuning import DriverChoice
 
 pytestmark = pytest.mark.spark
 
@@ -56,7 +58,7 @@ def within(names: tuple[str, ...]) -> dict[str, str]:
     return {name: f"{WINDOWS[name]} seconds" for name in names}
 
 
-def expected(names: tuple[str, ...], how: str, where: str | None = None) -> pa.Table:
+def expected(names: tuple[str, ...], how: How, where: str | None = None) -> pa.Table:
     rows = {name: without_end(BATCHES[name], "ad") for name in names}
     return sql_join(
         {n: Stream(rows[n], ["ad"], f"{n}_at", WINDOWS[n] * SECOND) for n in names},
@@ -68,7 +70,7 @@ def expected(names: tuple[str, ...], how: str, where: str | None = None) -> pa.T
 @pytest.mark.parametrize("names", [NAMES[:3], NAMES], ids=["three", "four"])
 @pytest.mark.parametrize("how", ["inner", "left"])
 def test_streams_give_what_sql_gives(
-    spark: SparkSession, folders: Mapping[str, Path], names: tuple[str, ...], how: str
+    spark: SparkSession, folders: Mapping[str, Path], names: tuple[str, ...], how: How
 ) -> None:
     joined = wm.join(streams(spark, folders, names), on="ad", within=within(names), how=how)
     rows = run(joined)
@@ -87,7 +89,7 @@ def test_a_restarted_query_goes_on_and_says_what_it_does(
     names = NAMES[:3]
     folders = {name: write(tmp_path / name, BATCHES[name][:2]) for name in names}
 
-    def query(driver: str) -> list[wm.StepMetrics]:
+    def query(driver: DriverChoice) -> list[wm.StepMetrics]:
         joined = wm.join(
             streams(spark, folders, names),
             on="ad",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from pyspark.sql import functions as F
 import watersmeet as wm
 from tests.oracle import Stream, assert_same_rows, multiset, sql_join
 from tests.spark.streams import SECOND, TIMESTAMP, at, events, read, rows_of, run, write
+from watersmeet.spec.join_type import How
 
 pytestmark = pytest.mark.spark
 
@@ -26,7 +28,7 @@ NATIVE = {
 }
 
 
-def ours(spark: SparkSession, folder: Path, how: str) -> DataFrame:
+def ours(spark: SparkSession, folder: Path, how: How) -> DataFrame:
     streams = [
         wm.stream(read(spark, folder / "views"), "views", time="viewed", delay=DELAY),
         wm.stream(read(spark, folder / "clicks"), "clicks", time="clicked", delay=DELAY),
@@ -34,7 +36,7 @@ def ours(spark: SparkSession, folder: Path, how: str) -> DataFrame:
     return wm.join(streams, on="ad", within=WITHIN, how=how)
 
 
-def native(spark: SparkSession, folder: Path, how: str) -> DataFrame:
+def native(spark: SparkSession, folder: Path, how: How) -> DataFrame:
     views = read(spark, folder / "views").withWatermark("viewed", DELAY).alias("views")
     clicks = read(spark, folder / "clicks").withWatermark("clicked", DELAY).alias("clicks")
     condition = F.expr(
@@ -50,7 +52,7 @@ def native(spark: SparkSession, folder: Path, how: str) -> DataFrame:
 
 
 @pytest.mark.parametrize("how", NATIVE)
-def test_spark_itself_gives_the_same_rows(spark: SparkSession, tmp_path: Path, how: str) -> None:
+def test_spark_itself_gives_the_same_rows(spark: SparkSession, tmp_path: Path, how: How) -> None:
     # Spark never gives out an outer join's rows without a time: nothing passes them.
     nulls = {"null_keys": how != "full", "null_times": how in ("inner", "semi")}
     write(tmp_path / "views", events(4, key="ad", time="viewed", value="view", **nulls))
@@ -62,7 +64,7 @@ def test_spark_itself_gives_the_same_rows(spark: SparkSession, tmp_path: Path, h
 
 
 def test_null_keys_match_nothing_in_a_full_join_unlike_in_spark_4_3(
-    spark: SparkSession, tmp_path: Path, record_property: pytest.RecordProperty
+    spark: SparkSession, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     types = {"ad": pa.int64(), "viewed": TIMESTAMP, "view": pa.string()}
     views = rows_of([(None, at(0), "v1"), (1, at(0), "v2")], **types)

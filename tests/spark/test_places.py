@@ -129,8 +129,8 @@ def test_documents_of_a_megabyte_and_more_are_joined(spark: SparkSession, tmp_pa
     # when they are joined,
     joined = wm.join([stream("a"), stream("b")], on="id", within="1 hour")
     digests = joined.selectExpr("id", "md5(a) as a", "md5(b) as b")
-    query = digests.writeStream.format("memory").queryName("documents").outputMode("append")
-    query = query.option("checkpointLocation", str(tmp_path / "ck")).start()
+    writer = digests.writeStream.format("memory").queryName("documents").outputMode("append")
+    query = writer.option("checkpointLocation", str(tmp_path / "ck")).start()
     query.processAllAvailable()
     query.stop()
     # then each is as it was.

@@ -40,7 +40,7 @@ def bare(tmp_path: Path) -> Path:
     packages = tmp_path / "packages"
     packages.mkdir()
     for package in (pyspark, py4j):
-        (packages / package.__name__).symlink_to(Path(package.__file__).parent)
+        (packages / package.__name__).symlink_to(Path(str(package.__file__)).parent)
     executable = tmp_path / "python"
     executable.write_text(
         f'#!/bin/sh\nPYTHONPATH={packages} exec {sys.executable} -S "$@"\n', encoding="utf8"
@@ -159,7 +159,7 @@ print(spark.sparkContext.parallelize([0], 1).map(lambda _: os.environ.get("NAMED
 
 
 def test_a_worker_that_lacks_watersmeet_says_so(bare: Path) -> None:
-    sent = cloudpickle.dumps(Pack(1, ByKey(), (0,)))
+    sent = cloudpickle.dumps(Pack(1, ByKey(), (0,)))  # type: ignore[no-untyped-call]
     code = "import pickle, sys; pickle.loads(sys.stdin.buffer.read())"
     run = subprocess.run([bare, "-c", code], input=sent, capture_output=True)
     last = run.stderr.decode().splitlines()[-1]
@@ -183,7 +183,7 @@ processor.close()
 print("not to be seen")
 print(asked, file=sys.stderr)
 """
-    sent = cloudpickle.dumps(processor)
+    sent = cloudpickle.dumps(processor)  # type: ignore[no-untyped-call]
     run = subprocess.run([bare, "-c", code], input=sent, capture_output=True, text=False)
     assert (run.stdout.decode(), run.stderr.decode()) == ("", "['state']\n")
 

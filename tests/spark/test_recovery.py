@@ -34,7 +34,7 @@ from watersmeet.spark.checkpoint.note import NOTE
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
-def views_and_clicks(folder: Path, batches: int, **sizes: int) -> pa.Table:
+def views_and_clicks(folder: Path, batches: int, **sizes: Any) -> pa.Table:
     """Writes the streams' files; gives the left join's result."""
     views = events(6, key="ad", time="viewed", value="view", batches=batches, **sizes)
     clicks = events(7, key="ad", time="clicked", value="click", batches=batches, **sizes)

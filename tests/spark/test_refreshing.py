@@ -30,7 +30,7 @@ class Reads:
 def refresher(folder: Path, reads: Reads) -> Refresher:
     versions = Versions(str(folder), "series", "table")
     versions.set("first")
-    return Refresher(reads, lambda read: StagedTable(str(folder / read)), versions)  # type: ignore[arg-type, operator]
+    return Refresher(reads, lambda read: StagedTable(str(folder / read)), versions)  # type: ignore[operator]
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from watersmeet.rows.columns import CODE
 from watersmeet.rows.layout import row_layout
 from watersmeet.rows.shard import Shard
 from watersmeet.spark.query.inputs import describe
-from watersmeet.spark.tables import folders
+from watersmeet.spark.tables import folders, stage_job
 from watersmeet.spark.tables import staging as staging_module
 from watersmeet.spark.tables.identity import relisted
 from watersmeet.spark.tables.staging import Staging
@@ -154,7 +154,7 @@ def test_a_table_that_is_being_removed_is_found_by_nobody(
         folder.mkdir()
         os.utime(folder, (0, 0))
     with monkeypatch.context() as patched:
-        patched.setattr(folders.shutil, "rmtree", lambda *_, **__: None)
+        patched.setattr(shutil, "rmtree", lambda *_, **__: None)
         folders.remove_idle(str(tmp_path))
     # then its name is free, and what is left of both is removed the next time.
     left = sorted(path.name.rpartition("-")[0] for path in tmp_path.iterdir())
@@ -264,7 +264,7 @@ def test_a_file_that_comes_while_a_table_is_staged_is_for_the_next_version(
     data = tmp_path / "data"
     add(data, "a.parquet", prices(range(1000)))
     df = spark.read.parquet(str(data))
-    tables, write_rows = staging(df, tmp_path / "stage"), staging_module.write_table
+    tables, write_rows = staging(df, tmp_path / "stage"), stage_job.write_table
 
     def interrupted(*given: Any, **further: Any) -> None:
         add(data, "b.parquet", prices(range(1000, 1010)))

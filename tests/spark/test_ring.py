@@ -28,6 +28,7 @@ from watersmeet.rows.layout import keyless_layout
 from watersmeet.spark.checkpoint.checkpoint import Checkpoint
 from watersmeet.spark.checkpoint.note import NOTE, Note
 from watersmeet.spark.query.encode import encoded
+from watersmeet.spec.join_type import How
 from watersmeet.spec.stream import Column, StreamSpec
 
 pytestmark = pytest.mark.spark
@@ -65,7 +66,7 @@ def within(names: str) -> dict[str, str]:
     return {name: f"{WINDOWS[name]} seconds" for name in names}
 
 
-def expected(names: str, how: str, where: str) -> pa.Table:
+def expected(names: str, how: How, where: str) -> pa.Table:
     rows = {name: without_end(BATCHES[name], "k") for name in names}
     given = {n: Stream(rows[n], [], f"{n}_at", WINDOWS[n] * SECOND) for n in names}
     return sql_join(given, how=how, where=where)
@@ -88,7 +89,7 @@ def without_closing(rows: pa.Table) -> pa.Table:
     ],
 )
 def test_two_streams_give_what_sql_gives(
-    spark: SparkSession, folders: Mapping[str, Path], how: str, where: Any, sql: str
+    spark: SparkSession, folders: Mapping[str, Path], how: How, where: Any, sql: str
 ) -> None:
     joined = wm.join(streams(spark, folders, "ab"), where=where, within=within("ab"), how=how)
     rows = without_closing(run(joined))
@@ -141,7 +142,7 @@ def _signed(a: pa.Table, b: pa.Table) -> npt.NDArray[np.bool_]:
     ],
 )
 def test_what_the_one_zero_matches_is_not_given_to_the_other(
-    spark: SparkSession, how: str, expected: set[tuple[Any, ...]]
+    spark: SparkSession, how: How, expected: set[tuple[Any, ...]]
 ) -> None:
     # Given rows that differ in the sign of a zero alone, of which one matches,
     a = wm.stream(
@@ -210,7 +211,7 @@ def test_three_streams_go_on_with_fewer_slices_and_say_what_they_do(
     # Given a query over the first files that is stopped, and started again with all of them,
     folders = {name: write(tmp_path / name, BATCHES[name][:2]) for name in NAMES}
 
-    def query(session: SparkSession, **tuning: int) -> list[wm.StepMetrics]:
+    def query(session: SparkSession, **tuning: Any) -> list[wm.StepMetrics]:
         inputs, tuned = streams(session, folders, "abc"), wm.Tuning(**tuning)
         joined = wm.join(inputs, where=CHAIN, within=within("abc"), name="abc", tuning=tuned)
         return append(joined, tmp_path / "out", tmp_path / "checkpoint")
@@ -328,7 +329,7 @@ def test_a_checkpoint_is_relocated_and_a_kill_leaves_it_as_it_is(
     names = "ab"
     folders = {name: write(tmp_path / name, BATCHES[name][:2]) for name in names}
 
-    def plan(how: str = "left", **tuning: Any) -> wm.Plan:
+    def plan(how: How = "left", **tuning: Any) -> wm.Plan:
         inputs, tuned = streams(spark, folders, names), wm.Tuning(**tuning)
         return wm.plan(inputs, where=CLOSE, within=within(names), how=how, tuning=tuned)
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -82,7 +83,8 @@ def test_checkpoints_on_this_disk_are_written_by_renames_unless_the_session_says
 
 
 def test_loggers_that_warn_of_what_we_do_on_purpose_are_silent(spark: SparkSession) -> None:
-    log4j = spark._jvm.org.apache.logging.log4j
+    jvm: Any = spark._jvm
+    log4j = jvm.org.apache.logging.log4j
     log4j.core.config.Configurator.setRootLevel(log4j.Level.WARN)
     try:
         check(spark, stream_with_state=True)
@@ -91,7 +93,7 @@ def test_loggers_that_warn_of_what_we_do_on_purpose_are_silent(spark: SparkSessi
         spark.sparkContext.setLogLevel("ERROR")
     assert warns == {QUIET[0]: False, QUIET[1]: False, "x": True}
     for name in QUIET:
-        assert spark._jvm.java.lang.Class.forName(name).getName() == name, "Spark has it still"
+        assert jvm.java.lang.Class.forName(name).getName() == name, "Spark has it still"
 
 
 def test_settings_given_after_configure_win(spark: SparkSession) -> None:

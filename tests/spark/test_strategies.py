@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 import watersmeet as wm
 from tests.oracle import assert_same_rows
-from tests.spark.streams import TIMESTAMP, at, read, result, start, write
+from tests.spark.streams import TIMESTAMP, at, metrics_of, read, result, start, write
 
 pytestmark = pytest.mark.spark
 
@@ -53,7 +53,7 @@ def test_every_plan_gives_the_same_result(spark: SparkSession, folder: Path) -> 
     for plan in plans:
         query = start(joined(spark, folder, **plan))
         assert_same_rows(result(spark, query), expected, note=str(plan))
-        last = [record for record in wm.metrics(query) if record.rows][-1]
+        last = [record for record in metrics_of(query, wm.EquiMetrics) if record.rows][-1]
         assert last.streams["fast"].indexed == 0 < last.streams["fast"].segments
         assert last.expected_share == 1
 
@@ -63,7 +63,7 @@ def test_shedding_is_counted_and_its_price_is_stated(spark: SparkSession, folder
     budget = wm.Budget(rate=100, overflow="shed")
     query = start(joined(spark, folder, budget=budget))
     shed = result(spark, query)
-    records = [record for record in wm.metrics(query) if record.rows]
+    records = [record for record in metrics_of(query, wm.EquiMetrics) if record.rows]
     assert 0 < shed.num_rows < full.num_rows
     assert records[0].shed == 0, "the first batch measures"
     assert sum(record.streams["slow"].shed for record in records) == 0

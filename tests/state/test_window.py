@@ -149,7 +149,7 @@ def test_what_does_not_outlive_its_step_is_not_written(window: Window) -> None:
         commit(window)
     assert [call.args[0] for call in put.call_args_list] == kept.parts
     assert not delete.called
-    assert [file.stem for file in Path(window.cache.folder).iterdir()] == [kept.id]
+    assert [file.stem for file in Path(str(window.cache.folder)).iterdir()] == [kept.id]
 
 
 def test_a_part_that_is_merged_away_in_its_step_is_never_written(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_a_part_that_is_merged_away_in_its_step_is_never_written(tmp_path: Path)
     (merged,) = window.entries
     assert store.writes == [f"marks/{merged.id}", *merged.parts]
     assert store.deletes == []
-    assert [file.stem for file in Path(cache.folder).iterdir()] == [merged.id]
+    assert [file.stem for file in Path(str(cache.folder)).iterdir()] == [merged.id]
     assert numbers(reopened(window, cached=False)) == list(range(LIMITS.fan))
 
 
@@ -201,7 +201,7 @@ def test_dropping_a_segment_removes_everything_of_it(window: Window) -> None:
     commit(again)
     assert numbers(again) == [3]
     assert values(window) == set(kept.parts)
-    assert len(list(Path(window.cache.folder).iterdir())) == 1
+    assert len(list(Path(str(window.cache.folder)).iterdir())) == 1
 
 
 def test_dropping_a_segment_whose_marks_are_not_written_yet(window: Window) -> None:
@@ -312,7 +312,7 @@ def test_rows_at_hand_are_read_without_the_cache(tmp_path: Path) -> None:
     again = Window(window.stored, LENGTH, SLOT, store, replace(window.cache, counts=CacheCounts()))
     assert numbers(again) == [1, 2]
     assert again.cache.counts == CacheCounts(), "neither hits nor misses"
-    assert list(Path(window.cache.folder).iterdir()) == []
+    assert list(Path(str(window.cache.folder)).iterdir()) == []
 
 
 def test_rows_that_are_over_leave_with_a_merge(window: Window) -> None:

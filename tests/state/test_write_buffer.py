@@ -102,9 +102,9 @@ def test_a_segment_that_is_dropped_while_it_waits_never_reaches_the_cache(
     buffer.drop_segment("one")
     assert buffer.segment("one") is None
     buffer.flush()
-    assert [file.stem for file in Path(cache.folder).iterdir()] == ["two"]
+    assert [file.stem for file in Path(str(cache.folder)).iterdir()] == ["two"]
     buffer.drop_segment("two")
-    assert list(Path(cache.folder).iterdir()) == []
+    assert list(Path(str(cache.folder)).iterdir()) == []
 
 
 def test_a_segment_whose_parts_are_at_hand_gets_no_file(cache: SegmentCache) -> None:
@@ -115,7 +115,7 @@ def test_a_segment_whose_parts_are_at_hand_gets_no_file(cache: SegmentCache) -> 
     buffer.put("part/other", bytes(SMALL + 1))
     buffer.add_segment("both", segment(), ["part/small", "part/other"], size=SMALL + 5)
     buffer.flush()
-    assert [file.stem for file in Path(cache.folder).iterdir()] == ["both"]
+    assert [file.stem for file in Path(str(cache.folder)).iterdir()] == ["both"]
 
 
 def test_the_buffer_is_full_when_it_exceeds_its_limit(buffer: WriteBuffer) -> None:

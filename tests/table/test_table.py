@@ -52,7 +52,7 @@ def test_a_key_is_looked_for_only_where_it_may_be(tmp_path: Path) -> None:
     everywhere = np.arange(-10, 810)
     first, last = table.homes(everywhere)
     # when all codes around them are looked for, then those that are there are not missed,
-    there = {code: set() for code in codes}
+    there: dict[int, set[int]] = {code: set() for code in codes}
     for number in range(len(table)):
         for code in np.unique(codes_of(table.partition(number).rows)).tolist():
             there[code].add(number)

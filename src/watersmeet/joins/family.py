@@ -80,5 +80,5 @@ class Family:
     name: str
     metrics: type[StepMetrics]
     streams: type[StreamCounters]
-    takes: Callable[[JoinCall, Matching], bool] = lambda asked, matching: False
+    takes: Callable[[JoinCall, Matching], bool] = lambda _asked, _matching: False
     plan: Callable[[Sequence[StreamSpec], Backend, JoinCall, Matching], JoinPlan] | None = None

@@ -8,10 +8,10 @@ from typing import Literal, get_args
 
 #: How a window may be stored: as the cost model says, or always one way.
 IndexChoice = Literal["auto", "always", "never"]
-INDEXES: tuple[str, ...] = get_args(IndexChoice)
+INDEXES: tuple[IndexChoice, ...] = get_args(IndexChoice)
 #: When expired rows leave: whenever the watermark moves, or when their window is probed.
 Invalidation = Literal["active", "lazy"]
-INVALIDATIONS: tuple[str, ...] = get_args(Invalidation)
+INVALIDATIONS: tuple[Invalidation, ...] = get_args(Invalidation)
 #: Which stream's new rows are processed first: as the goal says, or always by one policy.
 DriverChoice = Literal[
     "auto",
@@ -21,7 +21,7 @@ DriverChoice = Literal[
     "initial-output-size",
     "output-rate",
 ]
-DRIVERS: tuple[str, ...] = get_args(DriverChoice)
+DRIVERS: tuple[DriverChoice, ...] = get_args(DriverChoice)
 
 
 @dataclass(frozen=True)

@@ -204,8 +204,8 @@ class StagedTable:
 
 
 @functools.lru_cache(maxsize=256)
-def _parsed(path: str, written: int) -> object:
-    """What a file says that was ``written`` then. Every step asks for it, several times."""
+def _parsed(path: str, _written: int) -> object:
+    """What a file says that was written then. Every step asks for it, several times."""
     with open(path) as file:
         facts: object = json.load(file)
         return facts

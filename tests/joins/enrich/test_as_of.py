@@ -21,6 +21,7 @@ from tests.joins.enrich.enrichment import LESS, UNHURRIED, Enrichment, run
 from tests.oracle.compare import multiset
 from watersmeet.joins.enrich.spec import ENRICH_NAMES
 from watersmeet.rows import encode
+from watersmeet.rows.codes import hashed_code
 from watersmeet.rows.shard import Shard
 from watersmeet.testing import LocalStream
 
@@ -79,9 +80,8 @@ def test_any_run_gives_the_valid_versions(
     how: str, key: pa.DataType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown: Counter[str] = Counter()
-    hashed = encode.hashed_code
     # Hashed keys often share a code here.
-    monkeypatch.setattr(encode, "hashed_code", lambda keys: pc.bit_wise_and(hashed(keys), 3))
+    monkeypatch.setattr(encode, "hashed_code", lambda keys: pc.bit_wise_and(hashed_code(keys), 3))
 
     @examples(15)
     @randomly(seed=st.integers(0, 2**32), shards=st.integers(1, 2))

@@ -16,6 +16,7 @@ from tests.joins.enrich import memory_cases
 from tests.joins.enrich.memory_use import TABLE, in_place, table
 from watersmeet.sizes import parse
 from watersmeet.table import layer as layer_module
+from watersmeet.table.files import map_rows
 from watersmeet.table.staged_table import StagedTable
 from watersmeet.testing import LocalEnrich, LocalStream
 
@@ -27,7 +28,12 @@ def staged(folder: Path, memory: str, *where: str) -> StagedTable:
     stream = LocalStream(TABLE.empty_table().select(["key"]).schema)
     rows = table(1_500_000)
     policy = in_place(memory) if where else None
-    options = {"on": "key", "folder": str(folder), "memory": memory, "policy": policy}
+    options: dict[str, Any] = {
+        "on": "key",
+        "folder": str(folder),
+        "memory": memory,
+        "policy": policy,
+    }
     return LocalEnrich("orders", stream, rows, **options).staged
 
 
@@ -84,7 +90,7 @@ def test_one_partition_is_mapped_at_a_time(
         folder=str(tmp_path),
         policy={"partition": 1 << 17, "piece": piece, "resident": 0},
     )
-    most, mapping = [0], layer_module.map_rows
+    most, mapping = [0], map_rows
 
     def mapped(path: str, *arguments: Any) -> pa.RecordBatch:
         found = mapping(path, *arguments)

@@ -295,7 +295,7 @@ def test_a_restart_with_other_columns_of_the_table_does_not_read_the_old_ones(
 ) -> None:
     # Given a table of which some columns are needed, and a row that waits for a newer version,
     wide = pa.table({"k": [1, 2], "name": ["n1", "n2"], "price": [1.0, 2.0], "brand": ["b1", "b2"]})
-    further = {"policy": {} if cached else {"cache": 0}, "retry": "1 hour"}
+    further: dict[str, Any] = {"policy": {} if cached else {"cache": 0}, "retry": "1 hour"}
     local = changing(master=wide.select(["k", "name", "price"]), **further).start(str(tmp_path))
     for second in range(4):
         local.batch(rows([1, 1, 1, 50], second))

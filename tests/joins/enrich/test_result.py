@@ -21,6 +21,7 @@ from tests.joins.enrich.enrichment import LESS, Enrichment, Run, run, runs
 from tests.oracle import assert_same_rows
 from watersmeet.joins.enrich.spec import ENRICH_NAMES
 from watersmeet.rows import encode
+from watersmeet.rows.codes import hashed_code
 from watersmeet.rows.encode import encoded
 from watersmeet.rows.output import Output, Sides
 from watersmeet.rows.shard import Shard
@@ -53,7 +54,7 @@ def test_any_run_gives_what_the_oracle_gives(how: str) -> None:
         for name in ("hits", "waited", "sought", "scanned", "copied", "skipped", "cycles"):
             shown[name] += outcome.total(name)
 
-    wanted = ("sought", "scanned", "copied", "skipped", "switching", "phase-out")
+    wanted: tuple[str, ...] = ("sought", "scanned", "copied", "skipped", "switching", "phase-out")
     wanted += ("hits", "waited", "hits in layers", "waited in layers", "hits of other shards")
     until_shown(check, lambda: all(shown[name] for name in wanted), f"all of {wanted}")
 
@@ -67,9 +68,8 @@ EQUAL = Condition("a.n = b.n", wm.predicate(equal, "a", "b", columns={"a": ["n"]
 
 @pytest.mark.parametrize("how", ENRICH_NAMES)
 def test_keys_that_share_a_code_are_told_apart(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    hashed = encode.hashed_code
     # Given hashed keys that all have one of four codes,
-    monkeypatch.setattr(encode, "hashed_code", lambda keys: pc.bit_wise_and(hashed(keys), 3))
+    monkeypatch.setattr(encode, "hashed_code", lambda keys: pc.bit_wise_and(hashed_code(keys), 3))
     keys = [f"k{i}" for i in range(40)]
     master = pa.table({"k": keys[:30], "x": [*range(30)]})
     stream = pa.table({"k": [*keys, keys[3], None], "n": [*range(42)]})

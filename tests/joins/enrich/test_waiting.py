@@ -258,7 +258,7 @@ def test_rows_wait_only_if_the_watermark_is_sure_to_move(
 ) -> None:
     local = waiting(delay="10 seconds").start(str(tmp_path))
     state = local.run.state(0)
-    cursor = Cursor(local.run.operator.layout, local.staged.shard(Shard()), state)
+    cursor = Cursor(local.layout, local.staged.shard(Shard()), state)
     state.progress.greatest = None if before is None else before * SECOND
     if greatest is not None:
         cursor.note(pa.record_batch({TIME: pa.array([greatest * SECOND], INSTANT)}))
@@ -275,7 +275,7 @@ def test_the_cursor_goes_round_the_partitions_that_rows_wait_for(tmp_path: Path)
     progress.pace, answered, passed = 1, [], []
     # when rows come in four steps, and none in the fifth,
     for step, keys in enumerate([[1, 3], [0], [0, 2], [1], []], start=1):
-        cursor, progress.step = Cursor(local.run.operator.layout, table, state), step
+        cursor, progress.step = Cursor(local.layout, table, state), step
         if keys:
             new = local._encoded(0, rows(keys, step))
             cursor.note(new)

@@ -19,7 +19,7 @@ class TestDrivers:
     ) -> list[int]:
         names = "abcdef"[: len(new)]
         batches = [
-            _batch(rows(name, np.arange(count), np.arange(count)), name) if count else None
+            _batch(rows(name, np.arange(count), np.arange(count))) if count else None
             for name, count in zip(names, new, strict=True)
         ]
         held = list(stored)
@@ -55,7 +55,7 @@ class TestDrivers:
     def test_timestamp_takes_all_streams_in_order_of_time(self) -> None:
         first = rows("a", np.arange(60), np.arange(60)[::-1])  # out of order
         second = rows("b", np.arange(30), np.arange(30) * 2 + 0.5)
-        batches = [_batch(first, "a"), _batch(second, "b")]
+        batches = [_batch(first), _batch(second)]
         spans = []
         for stream, run in driven("timestamp", batches, lambda: [0, 0], [1.0, 1.0]):
             times = run.column("#time").cast(pa.int64()).to_numpy()
@@ -68,6 +68,6 @@ class TestDrivers:
         assert [span[1] for span in spans[::2]] == sorted(span[1] for span in spans[::2])
 
 
-def _batch(table: pa.Table, name: str) -> pa.RecordBatch:
+def _batch(table: pa.Table) -> pa.RecordBatch:
     renamed = table.rename_columns(["#code", "#time", "#2"])
     return renamed.combine_chunks().to_batches()[0]

@@ -64,7 +64,8 @@ def run(
         how=how,
         event_time=event_time,
         shards=2,
-        **({"goal": "early", "budget": Budget(memory="20 kB")} if early else {}),
+        goal="early" if early else "throughput",
+        budget=Budget(memory="20 kB") if early else None,
     )
     behind: list[int] = []
     before: int | None = None

@@ -33,7 +33,7 @@ from watersmeet.joins.equi.spec import EquiSpec
 from watersmeet.spec.budget import Budget
 from watersmeet.spec.join_type import JOIN_NAMES
 from watersmeet.spec.stream import Column, Punctuation, StreamSpec
-from watersmeet.spec.tuning import Tuning
+from watersmeet.spec.tuning import IndexChoice, Tuning
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
@@ -483,14 +483,14 @@ class TestHowTheStateIsHeld:
     def test_one_way_for_all_streams_or_one_for_each(self) -> None:
         assert self.planned().tuning.index == "auto"
         assert self.planned(tuning=Tuning(index="never")).tuning.index == "never"
-        given = {"clicks": "always", "views": "auto"}
+        given: dict[str, IndexChoice] = {"clicks": "always", "views": "auto"}
         assert self.planned(tuning=Tuning(index=given)).tuning.index == given
 
     def test_an_unknown_way_is_refused(self) -> None:
         with pytest.raises(StrategyError, match="index='sometimes' is none of 'auto', 'always'"):
-            self.planned(tuning=Tuning(index="sometimes"))
+            self.planned(tuning=Tuning(index="sometimes"))  # type: ignore[arg-type]
         with pytest.raises(StrategyError, match="Did you mean 'lazy'?"):
-            self.planned(tuning=Tuning(invalidation="laxy"))
+            self.planned(tuning=Tuning(invalidation="laxy"))  # type: ignore[arg-type]
         with pytest.raises(StreamNameError, match="lacks the stream"):
             self.planned(tuning=Tuning(index={"views": "auto"}))
 
@@ -505,7 +505,7 @@ class TestHowTheStateIsHeld:
             (Budget(), "it limits nothing"),
             (Budget(memory="2 gallons"), "'2 gallons' is not a size"),
             (Budget(memory=0), "must be above 0"),
-            (Budget(memory="2 GB", overflow="shred"), "Did you mean 'shed'"),
+            (Budget(memory="2 GB", overflow="shred"), "Did you mean 'shed'"),  # type: ignore[arg-type]
             (Budget(rate=-1, overflow="shed"), "rows a second above 0"),
             (Budget(rate="fast", overflow="shed"), "or 'measured'"),
             (Budget(rate=100), "can only be shed"),
@@ -685,7 +685,8 @@ def test_a_fanout_that_leaves_out_results_is_not_for_outer_joins(how: str) -> No
 
 
 def test_an_unknown_driver_is_refused() -> None:
-    assert "Did you mean 'timestamp'?" in refusal(StrategyError, tuning=Tuning(driver="timestamps"))
+    tuning = Tuning(driver="timestamps")  # type: ignore[arg-type]
+    assert "Did you mean 'timestamp'?" in refusal(StrategyError, tuning=tuning)
 
 
 def test_a_driver_by_time_needs_times() -> None:
@@ -734,7 +735,8 @@ def test_shared_column_names_get_the_prefix_that_is_asked_for(
 
 
 def test_a_prefix_that_is_no_text_is_refused() -> None:
-    assert "prefix=3 is not a string" in refusal(PlanError, replace(VIEWS, prefix=3), CLICKS)
+    views = replace(VIEWS, prefix=3)  # type: ignore[arg-type]
+    assert "prefix=3 is not a string" in refusal(PlanError, views, CLICKS)
 
 
 @pytest.mark.parametrize(

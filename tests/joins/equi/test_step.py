@@ -84,7 +84,7 @@ def test_nothing_of_a_step_outlives_it(
         def __init__(self, *args: Any) -> None:
             super().__init__(*args)
             promises = self.promises
-            every = (self, self.matcher, promises, self.debts)
+            every: tuple[object, ...] = (self, self.matcher, promises, self.debts)
             if promises is not None:
                 every += (promises._promised, promises._purge, promises._propagation)
             parts = [part for part in every if part is not None]

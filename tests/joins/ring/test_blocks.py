@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -95,7 +96,11 @@ def test_wide_values_of_runs_are_repeated_as_a_whole(tmp_path: Path) -> None:
 
 
 def test_columns_with_nulls_or_text_are_gathered(tmp_path: Path) -> None:
-    for kind, values in ((pa.int64(), [1, None, 2]), (pa.string(), ["x", "y", "z"])):
+    columns: list[tuple[pa.DataType, list[Any]]] = [
+        (pa.int64(), [1, None, 2]),
+        (pa.string(), ["x", "y", "z"]),
+    ]
+    for kind, values in columns:
         schema = pa.schema([("n", kind), SCHEMA.field("t")])
         times = rows(*FEW)["t"]
         table = pa.table({"n": pa.array(values * 100, kind), "t": times}, schema)

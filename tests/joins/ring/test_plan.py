@@ -104,7 +104,7 @@ def test_a_plain_call_is_planned_in_full() -> None:
         ({"how": "left", "names": "abc"}, PredicateError, "with how='left' of 3 streams"),
         ({"how": "semi", "names": "abc"}, JoinTypeError, "is for two streams"),
         ({"within": None}, UnboundedStateError, "within: missing"),
-        ({"tuning": wm.Tuning(slices="many")}, StrategyError, "not a whole number"),
+        ({"tuning": wm.Tuning(slices="many")}, StrategyError, "not a whole number"),  # type: ignore[arg-type]
         ({"within": None, "how": "left", "unbounded": True}, WindowError, "how='left'"),
         ({"violations": "drop"}, PunctuationError, "this join has none"),
         ({"emit_punctuations": True}, PunctuationError, "this join has none"),
@@ -119,7 +119,7 @@ def test_a_plain_call_is_planned_in_full() -> None:
             "to go on with one of more, set as many",
         ),
         ({"tuning": wm.Tuning(slices=0)}, StrategyError, "slices=0 must be at least 1"),
-        ({"tuning": wm.Tuning(draining=1.5)}, StrategyError, "is not a whole number"),
+        ({"tuning": wm.Tuning(draining=1.5)}, StrategyError, "is not a whole number"),  # type: ignore[arg-type]
         ({"tuning": wm.Tuning(order=["a", "b"])}, StrategyError, "for three and more streams"),
         (
             {"names": "abc", "tuning": wm.Tuning(order=["a", "b"])},
@@ -322,6 +322,7 @@ class TestSlices:
         planned = plan(*slow, shards=16, weights=SENDS)
         assert planned.policy.slices == 16
         text = explain(planned)
+        assert planned.policy.expected_slices is not None
         best = planned.policy.expected_slices.best
         assert f"by the cost model, {best} for goal 'throughput'; to take it" in text
         assert "output, as a multiple of one slice's, by slices: 1: 1, " in text

@@ -112,8 +112,8 @@ def test_slices_are_even_under_a_burst(tmp_path: Path, names: str, how: str, con
         assert sum(of_hop) > 4000
         assert max(of_hop) <= 1.2 * sum(of_hop) / 8
     # and so it is when they are relocated to fewer.
-    for of_hop in relocated([run.stores for run in join.runs], slices=4):
-        stored = [Manifest.from_bytes(store.values["manifest"]) for store in of_hop]
+    for stores in relocated([run.stores for run in join.runs], slices=4):
+        stored = [Manifest.from_bytes(store.values["manifest"]) for store in stores]
         counts = [sum(e.rows for window in m.windows for e in window.entries) for m in stored]
         assert counts[4:] == [0] * 4
         assert max(counts) <= 1.2 * sum(counts) / 4
@@ -173,7 +173,7 @@ def test_rows_leave_when_the_watermark_proves_them_useless(tmp_path: Path) -> No
 @pytest.mark.parametrize(("names", "how"), [("ab", "inner"), ("ab", "left"), ("abc", "inner")])
 def test_all_shards_judge_by_the_same_watermark(tmp_path: Path, names: str, how: str) -> None:
     # Given streams with their own watermarks, whose rows are all in the first of two shards,
-    given = {"how": how, "watermarked": True, "shards": 2}
+    given: dict[str, Any] = {"how": how, "watermarked": True, "shards": 2}
     join = joined(tmp_path, names, tuning=wm.Tuning(slices=1), **given)
     for second in (0, 100):
         join.batch(**{name: rows((1, second)) for name in names})

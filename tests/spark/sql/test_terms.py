@@ -10,6 +10,7 @@ import math
 import random
 from collections.abc import Sequence
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -184,7 +185,7 @@ def times(*texts: str) -> list[dt.datetime]:
 
 
 #: Values that are alike, extreme, or odd.
-VALUES = {
+VALUES: dict[str, list[Any]] = {
     "i": [0, 1, 2, 3, 5, -(2**31), 2**31 - 1],
     "l": [0, 1, 2, 10**15, 10**15 + 1, -(2**63), 2**63 - 1],
     "h": [0, 1, 2, -(2**15), 2**15 - 1],
@@ -363,7 +364,7 @@ def assert_true(
     for sql in conditions:
         for term in terms(streams, sql):
             holds = term.predicate.mask([values[of] for of in term.predicate.columns])
-            holding += holds.any()
+            holding += bool(holds.any())
             for known, found in (
                 (term.comparisons, compared(term.comparisons, values)),
                 (term.gaps, apart(term.gaps, values)),

@@ -221,7 +221,9 @@ ANSI = [
 
 def arrow_pairs() -> pa.Table:
     """Each row of LEFT beside each of RIGHT, as structs a and b."""
-    schema = to_arrow_schema(StructType.fromDDL(PAIR), timezone="UTC")
+    pair = StructType.fromDDL(PAIR)
+    assert isinstance(pair, StructType)
+    schema = to_arrow_schema(pair, timezone="UTC")
     return pa.Table.from_pylist([{"a": a, "b": b} for a in LEFT for b in RIGHT], schema)
 
 

@@ -15,7 +15,7 @@ PAGE, SECTOR = 4096, 512
 SIZE = 40 * PAGE + 700
 
 #: What columns are full of. Many have bits only at one end of a word, or sum up to nothing.
-CONTENTS = {
+CONTENTS: dict[str, np.ndarray] = {
     "random": np.random.default_rng(0).integers(0, 256, SIZE, dtype=np.uint8),
     "ones": np.ones(SIZE // 8, np.int64),
     "ascending": np.arange(SIZE // 8),

@@ -90,7 +90,7 @@ def test_the_boot_is_known_on_linux(monkeypatch: pytest.MonkeyPatch) -> None:
     assert module._boot() == module._boot()
 
 
-def test_a_folder_that_is_deleted_is_made_again(temporary: Path) -> None:
+def test_a_folder_that_is_deleted_is_made_again() -> None:
     path, _ = found()
     path.rmdir()
     assert found() == (path, None)
@@ -149,7 +149,7 @@ def test_a_file_in_its_place_is_left_alone(temporary: Path) -> None:
     assert taken.read_text() == "a file"
 
 
-def test_a_folder_becomes_unsafe_while_it_is_used(temporary: Path) -> None:
+def test_a_folder_becomes_unsafe_while_it_is_used() -> None:
     path, _ = found()
     path.chmod(0o777)
     other, note = found()
@@ -214,15 +214,14 @@ def test_another_user_is_not_locked_out(for_all: Path, monkeypatch: pytest.Monke
         try:
             os.setresuid(65534, 65534, 65534)
             as_another_process()
-            theirs, note = found(configured)
-            owner = theirs.lstat().st_uid
-            os.write(write, f"{theirs}|{note}|{owner}".encode())
+            path, note = found(configured)
+            os.write(write, f"{path}|{note}|{path.lstat().st_uid}".encode())
         finally:
             os._exit(0)
     os.waitpid(child, 0)
-    theirs, note, owner = os.read(read, 10_000).decode().split("|")
+    theirs, why, owner = os.read(read, 10_000).decode().split("|")
     # then it gets one of its own, and is told why it is not in the configured one.
     assert theirs == f"{temporary}/watersmeet-65534-boot1"
     assert owner == "65534"
-    assert str(configured) in note
+    assert str(configured) in why
     assert ours.lstat().st_uid == 0

@@ -22,6 +22,7 @@ from watersmeet.rows.columns import CODE
 from watersmeet.segments.segment import Segment
 from watersmeet.state import cache as module
 from watersmeet.state.cache import SegmentCache, eviction, file
+from watersmeet.state.cache.checksum import checksum
 
 PAGE = 4096
 
@@ -174,11 +175,10 @@ def test_a_file_is_checked_once_a_process(
     cache: SegmentCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checked: list[str] = []
-    really = file.checksum
 
     def counting(content: pa.Buffer, label: str) -> bytes:
         checked.append(label)
-        return really(content, label)
+        return checksum(content, label)
 
     monkeypatch.setattr(file, "checksum", counting)
     cache.save("one", segment(100_000).indexed())
@@ -427,7 +427,7 @@ class Disk:
     def __init__(self, folder: Path, size: int, patch: pytest.MonkeyPatch, number: int) -> None:
         self.folder, self.size, self.number = folder, size, number
         self.writer = pa.OSFile
-        patch.setattr(file.pa, "OSFile", self)
+        patch.setattr(pa, "OSFile", self)
 
     def __call__(self, path: str, mode: str) -> pa.NativeFile:
         used = sum(entry.stat().st_size for entry in self.folder.iterdir())

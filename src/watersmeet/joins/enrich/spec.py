@@ -29,7 +29,7 @@ ENRICH_TYPES = (INNER, LEFT, SEMI, ANTI)
 ENRICH_NAMES = tuple(each.name for each in ENRICH_TYPES)
 #: How a partition of the table is read: as the cost model says, or always one way.
 Access = Literal["auto", "scan", "seek"]
-ACCESSES: tuple[str, ...] = get_args(Access)
+ACCESSES: tuple[Access, ...] = get_args(Access)
 
 
 @dataclass(frozen=True)

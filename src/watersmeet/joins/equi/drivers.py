@@ -44,9 +44,9 @@ def _others(stored: Sequence[int], stream: int) -> float:
 
 
 _SCORES: dict[str, Score] = {
-    "consumption-rate": lambda s, new, stored, usual: usual[s],
-    "initial-output-size": lambda s, new, stored, usual: new[s] * _others(stored, s),
-    "output-rate": lambda s, new, stored, usual: _others(stored, s),
+    "consumption-rate": lambda s, _new, _stored, usual: usual[s],
+    "initial-output-size": lambda s, new, stored, _usual: new[s] * _others(stored, s),
+    "output-rate": lambda s, _new, stored, _usual: _others(stored, s),
 }
 
 

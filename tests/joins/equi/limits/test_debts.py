@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -23,16 +25,17 @@ from tests.joins.equi.promises import news
 from tests.limits import with_limits
 from tests.oracle import Stream, sql_join
 from tests.oracle.compare import assert_same_rows
+from watersmeet.segments.segment import Segment
 from watersmeet.spec.budget import Budget
 from watersmeet.spec.join_type import JOIN_NAMES
-from watersmeet.state.manifest import Manifest
+from watersmeet.state.manifest import Entry, Manifest
 from watersmeet.state.window import Window
 from watersmeet.testing import LocalJoin, LocalStream
 
 SCHEMA = pa.schema([("k", pa.int64()), ("t", INSTANT), ("n", pa.int64())])
 STREAM = LocalStream(SCHEMA, time="t", delay=timedelta(0))
 UNTIMED = LocalStream(SCHEMA)
-EARLY = {"goal": "early"}
+EARLY: dict[str, Any] = {"goal": "early"}
 
 
 def staged(join: Join, memory: int | str) -> Join:
@@ -235,24 +238,19 @@ def punctuated(folder: Path, **options: Any) -> LocalJoin:
     )
 
 
-class opened_segments:
+@contextmanager
+def opened_segments() -> Iterator[set[str]]:
     """The ids of stored segments that are opened, other than those a step has just made."""
+    ids: set[str] = set()
+    original = Window.open
 
-    def __enter__(self) -> set[str]:
-        ids: set[str] = set()
-        original = Window.open
+    def noting(window: Window, entry: Entry) -> Segment:
+        if window.opened.get(entry.id) is None:
+            ids.add(entry.id)
+        return original(window, entry)
 
-        def noting(window: Window, entry: Any) -> Any:
-            if window.opened.get(entry.id) is None:
-                ids.add(entry.id)
-            return original(window, entry)
-
-        self._patch = mock.patch.object(Window, "open", noting)
-        self._patch.start()
-        return ids
-
-    def __exit__(self, *args: object) -> None:
-        self._patch.stop()
+    with mock.patch.object(Window, "open", noting):
+        yield ids
 
 
 # --- at random, against the oracle
@@ -336,7 +334,7 @@ PROMISING = pa.schema([("k", pa.int64()), ("t", INSTANT), ("n", pa.int64()), ("e
 
 
 #: A row that comes out when its time is over, and whose key is then closed.
-TIME_WAS_OVER = (
+TIME_WAS_OVER: tuple[Any, ...] = (
     "left",
     False,
     False,
@@ -353,7 +351,7 @@ TIME_WAS_OVER = (
     set(),
 )
 #: A row of a key that is over, and then over in its own stream too, while it owes something.
-LEFT_TOO_EARLY = (
+LEFT_TOO_EARLY: tuple[Any, ...] = (
     "right",
     False,
     True,

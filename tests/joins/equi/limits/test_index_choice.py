@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -41,7 +42,7 @@ def rows(count: int, second: int) -> pa.Table:
     )
 
 
-def joined(tmp_path: Path, **options: object) -> LocalJoin:
+def joined(tmp_path: Path, **options: Any) -> LocalJoin:
     within = timedelta(seconds=30)
     streams = {"slow": STREAM, "fast": STREAM}
     return LocalJoin(streams, on="k", within=within, folder=str(tmp_path), **options)

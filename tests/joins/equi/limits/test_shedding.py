@@ -22,9 +22,10 @@ from tests.conformance.strategies import INSTANT, Run, examples, limited, runs
 from tests.conformance.ways import LocalWay
 from tests.oracle.compare import multiset
 from watersmeet.errors import OverBudgetError
+from watersmeet.joins.equi.counters import EquiCounters
 from watersmeet.joins.equi.limits.shedding import sample
 from watersmeet.rows.columns import CODE
-from watersmeet.spec.budget import Budget
+from watersmeet.spec.budget import Budget, Overflow
 from watersmeet.testing import LocalJoin, LocalStream
 
 SCHEMA = pa.schema([("k", pa.int64()), ("t", INSTANT), ("n", pa.int64())])
@@ -52,7 +53,7 @@ def run(
     seconds: int,
     within: Any,
     **given: Any,
-) -> tuple[list[pa.Table], list[LocalJoin], LocalJoin]:
+) -> tuple[list[pa.Table], list[EquiCounters], LocalJoin]:
     """The results and counters of so many batches of a second."""
     join = LocalJoin(
         {"a": STREAM, "b": STREAM},
@@ -221,7 +222,7 @@ class TestTooLittleMemory:
 
 @pytest.mark.parametrize("overflow", ["spill", "shed"])
 @pytest.mark.parametrize("streams", ["ab", "abc"])
-def test_whatever_the_budget_nothing_is_made_up(overflow: str, streams: str) -> None:
+def test_whatever_the_budget_nothing_is_made_up(overflow: Overflow, streams: str) -> None:
     memory = st.sampled_from([300, 2_000, 20_000])
     rated = overflow == "shed" and len(streams) == 2
     rate = st.sampled_from([None, 0.5, 3]) if rated else st.none()

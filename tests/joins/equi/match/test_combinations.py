@@ -41,7 +41,7 @@ class TestWorkloads:
         ]
         late = {"c": rows("c", dice.integers(0, 5, 60), np.arange(60.0))}
         # then nothing was late, as the watermark waited for it.
-        result = self.check(join, [*batches, join.batch() | late])
+        result = self.check(join, [*batches, {**join.batch(), **late}])
         assert result.num_rows > 100
 
     def test_a_stream_that_is_a_hundred_times_faster(self, join: Join) -> None:

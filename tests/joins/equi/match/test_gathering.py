@@ -25,7 +25,8 @@ def joined(folder: Path, key: pa.DataType, how: str = "inner", **options: Any) -
     streams = {
         name: LocalStream(pa.schema([("k", key), (f"{name}_text", pa.string())])) for name in "abc"
     }
-    given = {"on": "k", "how": how, "unbounded": True, "folder": str(folder), "limits": SMALL}
+    given: dict[str, Any] = {"on": "k", "how": how, "unbounded": True, "folder": str(folder)}
+    given["limits"] = SMALL
     return LocalJoin(streams, **(given | options))
 
 

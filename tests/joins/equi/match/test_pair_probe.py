@@ -28,7 +28,7 @@ def rows(*values: tuple[int, float]) -> pa.Table:
 
 def stored(folder: Path, how: str, a: pa.Table, **promises: Any) -> tuple[LocalJoin, StepContext]:
     """A join that holds rows of ``a``."""
-    stream = {"time": "t", "delay": "1 hour"}
+    stream: dict[str, Any] = {"time": "t", "delay": "1 hour"}
     streams = {"a": LocalStream(SCHEMA, **stream, **promises), "b": LocalStream(SCHEMA, **stream)}
     join = LocalJoin(streams, on="k", within="10 seconds", how=how, folder=str(folder))
     join.batch(a=a)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,8 +50,13 @@ class History:
 @st.composite
 def histories(draw: st.DrawFn) -> History:
     kind = draw(st.sampled_from(["punctuated", "unique", "clustered", "ordered"]))
-    make = {"punctuated": _both_punctuated, "unique": _one_to_many}.get(kind, _arriving)
-    streams, batches = make(draw, kind)
+    makers: dict[str, Callable[[st.DrawFn, str], Any]] = {
+        "punctuated": _both_punctuated,
+        "unique": _one_to_many,
+        "clustered": _arriving,
+        "ordered": _arriving,
+    }
+    streams, batches = makers[kind](draw, kind)
     options = {
         "goal": draw(st.sampled_from(["memory", "throughput", "early"])),
         "schedule": draw(st.sampled_from(SCHEDULES)),
@@ -75,8 +81,8 @@ def _both_punctuated(draw: st.DrawFn, kind: str) -> Any:
             closed |= set(ends)
             both.append([*rows, *(("end", key) for key in ends)])
         batches.append((both[0], both[1]))
-    ends = [("end", key) for key in range(6)]
-    return {"a": PUNCTUATED, "b": PUNCTUATED}, [*batches, (ends, ends)]
+    last = [("end", key) for key in range(6)]
+    return {"a": PUNCTUATED, "b": PUNCTUATED}, [*batches, (last, last)]
 
 
 def _one_to_many(draw: st.DrawFn, kind: str) -> Any:
@@ -86,7 +92,7 @@ def _one_to_many(draw: st.DrawFn, kind: str) -> Any:
     return streams, [*batches, ([], ends)]
 
 
-def _arriving(draw: st.DrawFn, kind: str) -> Any:
+def _arriving(draw: st.DrawFn, kind: Any) -> Any:
     """A unique stream and one whose keys come together, or in order; the last key is none
     of the unique stream's, so that all of them are over."""
     order = list(range(6)) if kind == "ordered" else draw(st.permutations(range(6)))

@@ -26,7 +26,7 @@ def news(*numbers: int | None) -> pa.Table:
 
 def access(*numbers: int | tuple[str, Any] | None) -> pa.Table:
     """Access records by number; ("end", number) is a punctuation."""
-    rows = []
+    rows: list[tuple[Any, ...]] = []
     for position, number in enumerate(numbers):
         if isinstance(number, tuple):
             rows.append((number[1], None, True, None))

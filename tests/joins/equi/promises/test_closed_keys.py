@@ -333,7 +333,8 @@ def test_without_a_window_or_if_punctuations_are_handed_on_nothing_is_forgotten(
     streams = {
         name: LocalStream(TIMED, time="t", delay="2 seconds", punctuation=END) for name in "ab"
     }
-    for options in ({}, {"within": "1 second", "emit_punctuations": True}):
+    handed_on: dict[str, Any] = {"within": "1 second", "emit_punctuations": True}
+    for options in ({}, handed_on):
         folder = str(tmp_path / str(len(options)))
         join = LocalJoin(streams, on=["k", "l"], goal="memory", folder=folder, **options)
         join.batch(a=second(0, ("x", 1), ("y", None), end=True))
@@ -346,8 +347,12 @@ def test_without_a_window_or_if_punctuations_are_handed_on_nothing_is_forgotten(
 # --- at random, with a window
 
 
+#: New rows of both streams, for each batch.
+Sides = list[tuple[list[Any], list[Any]]]
+
+
 @st.composite
-def closings(draw: st.DrawFn) -> tuple[str, int, set[int], list[tuple[list[Any], ...]]]:
+def closings(draw: st.DrawFn) -> tuple[str, int, set[int], Sides]:
     """Rows of both streams, two seconds a batch, and the keys that they close and bring no more."""
     keys = st.tuples(st.sampled_from("xyz"), st.integers(0, 1))
     patterns = st.tuples(st.sampled_from([*"xyz", None]), st.sampled_from([0, 1, None]))
@@ -380,7 +385,7 @@ def test_forgetting_never_changes_the_result() -> None:
 
     @examples(120)
     @given(case=closings(), recent=st.sampled_from([0, 2, 128]))
-    def check(case: tuple[str, int, set[int], list[tuple[list[Any], ...]]], recent: int) -> None:
+    def check(case: tuple[str, int, set[int], Sides], recent: int) -> None:
         nonlocal forgotten
         how, shards, restarts, batches = case
         stream = LocalStream(TIMED, time="t", delay=timedelta(seconds=2), punctuation=END)
@@ -390,7 +395,7 @@ def test_forgetting_never_changes_the_result() -> None:
             {name: table(TIMED, side) for name, side in zip("ab", batch, strict=True)}
             for batch in batches
         ]
-        options = {"on": ["k", "l"], "within": window, "how": how, "shards": shards}
+        options: dict[str, Any] = {"on": ["k", "l"], "within": window, "how": how, "shards": shards}
         results, known = [], 0
         with (
             tempfile.TemporaryDirectory() as folder,

@@ -17,8 +17,12 @@ from watersmeet.rows.codes import canonical_key, hashed_code
 from watersmeet.segments.segment import Segment
 
 TYPES = {"#key0": pa.string(), "#key1": pa.float64(), "#key2": pa.int32()}
-VALUES = (["", "a", "a ", None], [0.0, -0.0, math.nan, 1.5, None], [0, 1, None])
-KEYS = st.tuples(*map(st.sampled_from, VALUES))
+VALUES: tuple[list[Any], ...] = (
+    ["", "a", "a ", None],
+    [0.0, -0.0, math.nan, 1.5, None],
+    [0, 1, None],
+)
+KEYS = st.tuples(*(st.sampled_from(values) for values in VALUES))
 
 
 def keyed(keys: list[tuple[Any, ...]]) -> pa.RecordBatch:

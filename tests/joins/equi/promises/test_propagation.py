@@ -30,7 +30,7 @@ from tests.oracle import Stream, sql_join
 from tests.oracle.compare import assert_same_rows
 from watersmeet.spec.budget import Budget
 from watersmeet.spec.stream import Punctuation
-from watersmeet.spec.tuning import Tuning
+from watersmeet.spec.tuning import IndexChoice, Tuning
 from watersmeet.state.manifest import Manifest
 from watersmeet.testing import LocalJoin, LocalStream
 
@@ -81,7 +81,7 @@ class TestPropagation:
     ) -> None:
         instant = pa.timestamp("us", "UTC")
         schema = pa.schema([("k", pa.int64()), ("t", instant), ("end", pa.bool_())])
-        timed = {"time": "t", "delay": "1 hour"}
+        timed: dict[str, Any] = {"time": "t", "delay": "1 hour"}
         join = ScheduledJoin(
             {
                 "a": LocalStream(schema, unique=True, **timed),
@@ -251,7 +251,7 @@ def _ends(draw: st.DrawFn) -> End:
 def _options(draw: st.DrawFn, timed: bool) -> dict[str, Any]:
     goal = draw(st.sampled_from(["memory", "throughput", "early"]))
     purge_after = draw(st.sampled_from([2, 5])) if goal == "throughput" else None
-    index = draw(st.sampled_from(["always", "never"]))
+    index: IndexChoice = draw(st.sampled_from(["always", "never"]))
     options = {
         "goal": goal,
         "shards": draw(st.integers(1, 3)),
@@ -370,7 +370,7 @@ def test_both_streams_unique_and_their_rows_long_gone(
         {"a": unique, "b": unique}, on="k", how=how, folder=str(tmp_path), **options
     )
     for first in range(0, 300, 100):
-        keys = [(key, None) for key in range(first, first + 100)]
+        keys: list[Row] = [(key, None) for key in range(first, first + 100)]
         assert len(join.batch(a=rows(0, Side(keys, [])), b=rows(0, Side(keys, [])))) == 100
     assert join.state_rows() == [0, 0]
     # when one stream's keys are closed, then its punctuations leave at once.
@@ -400,8 +400,8 @@ def test_a_unique_row_has_come_whatever_became_of_it(tmp_path: Path, gone: str) 
     early = [(1, 0)] if gone == "expired" else []
     join.batch(a=rows(0, Side([(8, 0)], [])), b=rows(0, Side([(8, 0), *early], [])))
     join.batch(a=rows(0, Side([(9, 10)], [])), b=rows(0, Side([(9, 10)], [])))
-    now = {"late": [(1, 5)], "without time": [(1, None)]}.get(gone, [])
-    join.batch(b=rows(0, Side(now, [])))
+    now: dict[str, list[Row]] = {"late": [(1, 5)], "without time": [(1, None)]}
+    join.batch(b=rows(0, Side(now.get(gone, []), [])))
     assert join.counters.streams[1].late == (gone == "late")
     # when its key is closed in the other stream, then the punctuation leaves.
     assert join.batch(a=rows(0, Side([], [(1, 1)]))).column("k").to_pylist() == [1]
@@ -423,7 +423,7 @@ def test_the_order_of_arrival_answers_what_waits(tmp_path: Path, arrival: Any, s
     # when its keys go on, step by step, and the last ones are later keys of every shard,
     left: Counter[int] = Counter()
     for first in range(0, 60, 10):
-        brought = [(key, None) for key in range(first, first + 10)]
+        brought: list[Row] = [(key, None) for key in range(first, first + 10)]
         result = join.batch(b=rows(0, Side(brought, [])))
         left.update(result.filter(result.column("is_punctuation")).column("k").to_pylist())
         assert all(key < first + 10 for key in left)

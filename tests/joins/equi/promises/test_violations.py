@@ -173,7 +173,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Seen(Exception):
+class FirstViolationError(Exception):
     """The first violation, where the join has to stop."""
 
     stream: int
@@ -231,7 +231,7 @@ class Model:
         if any(broken) and self.policy == "fail":
             first = next(i for i, promise in enumerate(broken) if promise)
             count = sum(promise is not None for promise in broken)
-            raise Seen(s, rows[first][0], str(broken[first]), count)
+            raise FirstViolationError(s, rows[first][0], str(broken[first]), count)
         kept = []
         for (key, row), promise in zip(rows, broken, strict=True):
             if promise and key is not None:
@@ -371,7 +371,7 @@ def run(history: History, policy: str, folder: str) -> tuple[Model, pa.Table | N
         tables = {name: rows(number, items) for name, items in zip("ab", batch, strict=True)}
         try:
             model.batch(number, batch)
-        except Seen as seen:
+        except FirstViolationError as seen:
             with pytest.raises(ViolationError) as raised:
                 join.batch(**tables)
             check_message(str(raised.value), history.streams[seen.stream], seen)
@@ -382,7 +382,7 @@ def run(history: History, policy: str, folder: str) -> tuple[Model, pa.Table | N
     return model, pa.concat_tables([*results, join.finish()])
 
 
-def check_message(message: str, stream: LocalStream, seen: Seen) -> None:
+def check_message(message: str, stream: LocalStream, seen: FirstViolationError) -> None:
     assert message.startswith(f"stream {'ab'[seen.stream]!r} brought {seen.count} row(s)")
     ways = ["a punctuation"] if stream.punctuation else []
     ways += [f"arrival={stream.arrival!r}"] if stream.arrival else []
