@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Generic, Self, TypeVar
 
 from watersmeet import durations
@@ -33,7 +34,7 @@ class JoinLayout(Generic[P]):
     fingerprint: str
     policy: P
 
-    @property
+    @cached_property
     def limits(self) -> Limits:
         """The sizes of the pieces in which it works."""
         return self.policy.limits
@@ -69,7 +70,7 @@ class WindowedLayout(JoinLayout[B]):
     delay: int
     timers: bool
 
-    @property
+    @cached_property
     def piece(self) -> int | None:
         """The bytes that are handled at a time, if a budget limits them."""
         return piece_of(self.policy.memory)

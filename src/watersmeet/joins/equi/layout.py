@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -53,14 +54,34 @@ class EquiLayout(KeyedLayout, WindowedLayout[EquiPolicy]):
         """The same join, on another number of shards."""
         return self.run_by(self.policy.on(shards))
 
-    @property
+    @cached_property
+    def closes(self) -> bool:
+        """Does any stream ever close a key?"""
+        return any(stream.closes for stream in self.inputs)
+
+    @cached_property
+    def leave_when_matched(self) -> tuple[bool, ...]:
+        """For each stream: is a row useless when it has matched? Of a semi or anti join it is,
+        unless its key is unique: then it stays, because later rows of the other stream that match
+        it need not be stored."""
+        return tuple(
+            self.how.useless_once_matched(i) and not given.unique
+            for i, given in enumerate(self.inputs)
+        )
+
+    @cached_property
+    def marked_when_matched(self) -> tuple[bool, ...]:
+        """For each stream: must a stored row know whether it has matched?"""
+        return tuple(self.how.marks(i) for i in range(len(self.inputs)))
+
+    @cached_property
     def needed(self) -> tuple[str, ...]:
         """The columns in which a row is not null, if it can match: the code, and the time where
         there is a window."""
         windowed = any(length is not None for length in self.kept)
         return (CODE, TIME) if windowed else (CODE,)
 
-    @property
+    @cached_property
     def kept(self) -> list[int | None]:
         """For how long rows of each stream are stored."""
         return [stream.kept for stream in self.inputs]

@@ -98,8 +98,7 @@ class EquiStep:
         if len(layout.inputs) > 2:
             self.matcher: Matcher = CombinationMatcher(context)
             return
-        closes = any(stream.closes for stream in layout.inputs)
-        promised, probe = PromisedKeys(context) if closes else None, PairProbe(context)
+        promised, probe = PromisedKeys(context) if layout.closes else None, PairProbe(context)
         if layout.policy.in_stages or state.debts:
             self.debts = Debts(context, promised, probe)
         if promised is not None:

@@ -34,22 +34,11 @@ if TYPE_CHECKING:
 
 
 class PairProbe:
-    """Probes segments, and emits and records what matches.
-
-    ``leaves_when_matched[i]``: is a row of stream i useless when it has matched? Of a semi or
-    anti join it is, unless its key is unique: then it stays, because later rows of the other
-    stream that match it need not be stored. ``marked_when_matched[i]``: must a stored row of
-    stream i know whether it has matched?"""
+    """Probes segments, and emits and records what matches."""
 
     def __init__(self, context: StepContext) -> None:
-        layout = context.layout
         self._context = context
-        self._emits_pairs = layout.how.combines
-        self.leaves_when_matched = tuple(
-            layout.how.useless_once_matched(i) and not given.unique
-            for i, given in enumerate(layout.inputs)
-        )
-        self.marked_when_matched = tuple(map(layout.how.marks, range(2)))
+        self._emits_pairs = context.layout.how.combines
 
     def overlapping(self, stream: int, fresh: Segment) -> list[Entry]:
         """The other stream's stored segments that are close enough in time."""
@@ -89,9 +78,9 @@ class PairProbe:
     def record_matches(self, stream: int, entry: Entry, positions: Positions) -> None:
         """Mark or discard stored rows that have matched, as the join needs it."""
         window = self._context.state.windows[stream]
-        if self.leaves_when_matched[stream]:
+        if self._context.layout.leave_when_matched[stream]:
             window.discard(entry, positions)
-        elif self.marked_when_matched[stream]:
+        elif self._context.layout.marked_when_matched[stream]:
             window.mark(entry, positions)
 
     def _reach(self, stream: int) -> tuple[int | None, int | None]:
@@ -160,7 +149,7 @@ class PairMatcher:
         yield from probe.results(stream, fresh, present, matched, useless)
         if self._promised is not None and not deferred:
             useless |= self._promised.closed_in_other(stream, fresh)
-        if probe.leaves_when_matched[stream]:
+        if context.layout.leave_when_matched[stream]:
             useless |= matched
         if context.layout.preserved[stream]:
             unmatched = np.flatnonzero(useless & ~matched)
@@ -168,7 +157,7 @@ class PairMatcher:
         if useless.any():
             context.counters.streams[stream].dropped += int(useless.sum())
             fresh, matched = Segment.of(fresh.rows.filter(pa.array(~useless))), matched[~useless]
-        marks = matched if probe.marked_when_matched[stream] else None
+        marks = matched if context.layout.marked_when_matched[stream] else None
         entry = context.state.windows[stream].add(fresh, marks)
         if self._debts is not None:
             yield from self._debts.defer(stream, entry, deferred)
