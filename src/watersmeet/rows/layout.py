@@ -12,7 +12,7 @@ codes are compared again by them. A null in the key makes a null code, which mat
 
 Rows of a join without a key have a code too: a hash of their content, by which they are dealt out
 evenly, whatever their times. Where a row must be known again, a second hash is its *check*: rows
-with equal codes and checks have equal content, but for a chance of 2**-128.
+with equal codes and checks have equal content, except by a chance of 2**-128.
 """
 
 from __future__ import annotations

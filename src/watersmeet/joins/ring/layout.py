@@ -44,7 +44,7 @@ class RingLayout(WindowedLayout[RingPolicy]):
     conditions: Conditions
 
     def on(self, shards: int, *, reach: int = 0) -> RingLayout:
-        """The same join, on another number of shards, of which so many are reached at least."""
+        """The same join, on another number of shards. New rows reach at least ``reach`` of them."""
         return self.run_by(self.policy.on(shards, reach=reach))
 
     @property

@@ -79,7 +79,7 @@ class RingPolicy(BudgetedPolicy):
     everywhere: bool = False
 
     def on(self, shards: int, *, reach: int = 0) -> RingPolicy:
-        """The same, on another number of shards, of which so many are reached at least."""
+        """The same, on another number of shards. New rows reach at least ``reach`` of them."""
         reach = shards if self.everywhere else min(max(self.reach, reach), shards)
         return replace(
             self,

@@ -144,7 +144,7 @@ class RingCheckpoint(Checkpoint):
         return [found[number] for number in range(expected)]
 
     def relocated(self, plan: Relocation, hops: Sequence[StoredHop]) -> DataFrame:
-        """What is stored then, by hop, as Spark stores it."""
+        """The new values of each hop, as Spark stores them."""
         ids = shard_ids(len(hops[0].manifests))
         numbers = F.create_map(*(F.lit(x) for n, shard in enumerate(ids) for x in (shard, n)))
         values = None
@@ -180,7 +180,7 @@ class RingCheckpoint(Checkpoint):
         ):
             raise StateError(f"target={target!r}: somebody else writes it.")
         rename_in_descriptions(files, building, source, goal)
-        # What the note says is no longer so: a query that starts from here looks at the state.
+        # The note is out of date: a query that starts from here looks at the state.
         files.write(f"{building}/{NOTE}", "")
         if not files.rename(building, goal):
             raise StateError(f"{building} is complete, but could not be renamed to {goal}: do it.")

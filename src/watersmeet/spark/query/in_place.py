@@ -50,7 +50,7 @@ _CHUNK_ROWS = 1 << 14
 #: Results leave in batches of about so many rows: the JVM takes the first ones while others are
 #: made.
 _RESULT_ROWS = 1 << 14
-#: A worker remembers so many queries, those that it has worked for last.
+#: A worker remembers so many queries: the last ones that it has worked for.
 _QUERIES = 16
 
 

@@ -130,7 +130,7 @@ def _ahead(df: DataFrame, column: str) -> int:
 
 
 def _noted(df: DataFrame, column: str, what: str) -> int | None:
-    """What is noted of a column, as milliseconds; in microseconds."""
+    """A duration noted in a column's metadata, in milliseconds; returned in microseconds."""
     named = [field for field in df.schema if field.name == column]
     for field in named or [f for f in df.schema if f.name.lower() == column.lower()]:
         if what in field.metadata:

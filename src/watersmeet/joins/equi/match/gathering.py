@@ -165,7 +165,7 @@ class MatchGathering:
         return located
 
     def _widths(self, located: Sequence[Sequence[_Located]], rows: Ints) -> Ints:
-        """What the matches of each new row take, in all streams together."""
+        """The bytes that the matches of each new row take, in all streams together."""
         first, count = int(rows[0]), int(rows[-1]) - int(rows[0]) + 1
         total = np.zeros(count)
         for window, of_stream in zip(self._windows, located, strict=True):

@@ -129,7 +129,7 @@ class PairProbe:
                     mine, theirs = mine[equal], theirs[equal]
                 pairs = {stream: (fresh.rows, mine), other: (stored.rows, theirs)}
                 for piece in output.pieces(pairs, widest=widest):
-                    # What the piece before has matched may be gone by now.
+                    # Rows that the piece before has matched may be gone by now.
                     if entry.gone:
                         piece = where(piece, ~window.gone(entry)[piece[other][1]])
                     yield entry, piece
