@@ -140,6 +140,13 @@ def test_files_are_short() -> None:
     assert long == LONG_FILES.keys()
 
 
+def dotted(path: Path) -> str:
+    """The name under which a module is imported."""
+    return ".".join(("watersmeet", *path.relative_to(SRC).with_suffix("").parts)).removesuffix(
+        ".__init__"
+    )
+
+
 def imports(path: Path) -> Iterator[str]:
     """The modules that a module imports, and those whose names it imports."""
     for node in ast.walk(tree_of(path)):
@@ -158,8 +165,7 @@ def test_a_thin_module_has_two_users() -> None:
     for path in MODULES:
         if path.name == "__init__.py" or code_lines(path) >= THIN_LINES:
             continue
-        module = "watersmeet." + ".".join(path.relative_to(SRC).with_suffix("").parts)
-        if users[module] < 2:
+        if users[dotted(path)] < 2:
             thin.add(name_of(path))
     assert thin == THIN.keys()
 
@@ -192,6 +198,34 @@ def test_a_word_of_the_glossary_means_one_thing() -> None:
         assert {name for name in names() if words(name) & {word, f"{word}s"}} == having
     glossary = (SRC.parent.parent / "docs" / "glossary.md").read_text()
     assert [word for word in WORDS if f"- **{word}" not in glossary] == []
+
+
+def defined(path: Path) -> set[str]:
+    """Every name that a module defines, imports or uses as an attribute."""
+    nodes = [*ast.walk(tree_of(path))]
+    found = {n.name for n in nodes if isinstance(n, ast.ClassDef | ast.FunctionDef | ast.alias)}
+    found |= {node.id for node in nodes if isinstance(node, ast.Name)}
+    return found | {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+
+
+def test_references_name_what_is_there() -> None:
+    """Of references in docstrings, such as to a class: a name of the module, one behind the name of
+    a module, or one that the package or its public interface has."""
+    modules = {dotted(path): path for path in MODULES}
+    wrong = []
+    for path in MODULES:
+        folder = path.parent / "__init__.py"
+        near = defined(path) | defined(folder) | defined(SRC / "__init__.py")
+        for role, target in re.findall(r":(\w+):`~?([\w.]+)`", path.read_text()):
+            full = dotted(folder) + target if target.startswith(".") else target
+            module = full
+            while module and module not in modules:
+                module = module.rpartition(".")[0]
+            rest = {*full[len(module) :].strip(".").split(".")} - {""}
+            known = defined(modules[module]) if module else near
+            if (role == "mod" and rest) or not rest <= known:
+                wrong.append(f"{name_of(path)}: {target}")
+    assert wrong == []
 
 
 def test_every_name_is_used() -> None:

@@ -4,8 +4,8 @@ Two rows *overlap* if neither interval ends before the other begins::
 
     a.low <= b.high  and  b.low <= a.high
 
-Where ``low`` of the one side and ``high`` of the other are None, that comparison is not made. A low
-that is above its high is no mistake: these comparisons are all that counts.
+If ``low`` of one side or ``high`` of the other is None, that comparison is not made. A low that is
+above its high is no mistake: only these comparisons count.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Bounds:
 
     @property
     def nbytes(self) -> int:
-        """What the numbers take in memory."""
+        """The bytes of memory that the numbers take."""
         ends = (self.low, None if self.high is self.low else self.high)
         return sum(end.nbytes for end in ends if end is not None)
 
@@ -68,6 +68,6 @@ class Bounds:
 
 
 def known_rows(count: int, bounds: Sequence[Bounds]) -> Ints:
-    """The positions of those of ``count`` rows that have an interval in every dimension."""
+    """The positions of the rows, out of ``count``, that have an interval in every dimension."""
     masks = [each.known for each in bounds if each.known is not None]
     return np.flatnonzero(np.logical_and.reduce(masks)) if masks else np.arange(count)

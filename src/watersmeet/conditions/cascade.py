@@ -1,9 +1,15 @@
-"""Several predicates, one after the other: those first that reject most for their cost.
+"""Several predicates, one after the other: first those that reject most for their cost.
 
-**Rule.** A predicate that costs c for a pair and holds for the share s of them has the precedence
-(s - 1) / c. Applied in ascending order of it, predicates cost least in all; the result is the same
+**Rule.** A predicate that costs c for a pair and holds for the share s of pairs has the precedence
+(s - 1) / c. In ascending order of precedence, predicates cost least in all; the result is the same
 in any order. Costs and shares are measured as pairs are compared. A predicate that has not
 been measured yet is tried on a few pairs first.
+
+**Example.** Predicate A costs 1 us and holds for half of the pairs; B costs 10 us and holds for a
+hundredth of them. A has the precedence -0.5 / 1 = -0.5, and B has -0.99 / 10 = -0.099::
+
+    A, then B    1 + 0.5 * 10   =  6.00 us for a pair
+    B, then A    10 + 0.01 * 1  = 10.01 us for a pair
 """
 
 from __future__ import annotations
@@ -16,20 +22,20 @@ import numpy as np
 
 from watersmeet.rows.columns import Positions
 
-#: Where a predicate is not measured yet, this many pairs are compared first.
+#: If a predicate has not been measured yet, this many pairs are compared first.
 _FEW = 256
-#: What fades weighs less by this factor.
+#: Old measurements fade: they weigh less by this factor.
 _FADE = 0.9
 
-#: Gives, of the pairs at some positions, those for which a predicate holds, by their number among
-#: these; of all pairs, if no positions are given.
+#: Gets the number of a predicate, and the positions of some pairs (None: of all pairs). Returns the
+#: pairs for which the predicate holds, by their number among these.
 Holding = Callable[[int, Positions | None], Positions]
 
 
 @dataclass
 class PredicateStatistics:
     """How many pairs a predicate has compared, for how many it held, and the seconds that it
-    took; what is older may count less."""
+    took. Older measurements may count less."""
 
     pairs: float = 0.0
     passed: float = 0.0
@@ -37,12 +43,12 @@ class PredicateStatistics:
 
     @property
     def selectivity(self) -> float | None:
-        """The share of pairs for which it held; None before there were any."""
+        """The share of pairs for which it held; None before it has compared any."""
         return self.passed / self.pairs if self.pairs else None
 
     @property
     def precedence(self) -> float:
-        """The lower, the sooner it is to be applied.
+        """The lower it is, the sooner the predicate is applied.
 
         >>> cheap = PredicateStatistics(pairs=100, passed=50, seconds=0.001)
         >>> selective = PredicateStatistics(pairs=100, passed=1, seconds=0.01)
@@ -66,8 +72,8 @@ class PredicateStatistics:
 
 
 class Cascade:
-    """Applies predicates, known by their numbers, and measures them. ``seconds`` is what each has
-    taken here."""
+    """Applies predicates, known by their numbers, and measures them. ``seconds`` is the time that
+    each has taken in this cascade."""
 
     def __init__(self, measured: Sequence[PredicateStatistics]) -> None:
         self._measured = measured

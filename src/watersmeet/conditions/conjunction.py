@@ -1,8 +1,8 @@
-"""What must hold for rows of a join without a key to match.
+"""The conditions that must hold for rows of a join without a key to match.
 
 A condition is either an *overlap*, by which stored rows are searched, or a *predicate*, which is
-evaluated for the pairs that the search has found. Together they say what the call says: a term of
-SQL that an overlap expresses exactly is not evaluated again.
+evaluated for the pairs that the search has found. Together they mean the same as ``where``: a term
+of SQL that an overlap expresses exactly is not evaluated again.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from watersmeet.conditions.terms import Term, searched
 
 @dataclass(frozen=True)
 class Conditions:
-    """All of these hold. They are known by their numbers: ``predicates`` first, then
-    ``overlaps``. The predicates that are ``searched`` say, exactly, what an overlap says nearly."""
+    """Conditions that must all hold. They are known by their numbers: ``predicates`` first, then
+    ``overlaps``. For the predicates in ``searched`` there is an overlap that lets the same pairs
+    through, and a few more."""
 
     predicates: tuple[Predicate, ...] = ()
     overlaps: tuple[Overlap, ...] = ()
@@ -37,8 +38,8 @@ class Conditions:
         return [*map(streams_of, self.predicates), *(overlap.streams for overlap in self.overlaps)]
 
     def shares(self, unknown: float) -> list[float]:
-        """What each of them is taken to let through before it is measured: ``unknown``, which is
-        taken of a condition; all, where a search for the same condition has rejected the rest."""
+        """The share of pairs that each condition is assumed to let through before it is measured:
+        ``unknown``; or all, if a search for the same condition has rejected the others."""
         return [1.0 if n in self.searched else unknown for n in range(len(self.streams))]
 
     def columns(self, stream: int) -> set[str]:
@@ -51,8 +52,8 @@ class Conditions:
 
     def row_filters(self, stream: int) -> list[tuple[int, SqlPredicate]]:
         """The predicates that say which rows of a stream can match at all: those in SQL over no
-        other stream. They are asked of rows, not of pairs. (A function may take long, and a row
-        that is searched for may be in no pair.)"""
+        other stream. They are evaluated for rows, not for pairs. (Functions are not: a function may
+        take long, and a row may be in no pair.)"""
         return [
             (number, predicate)
             for number, predicate in enumerate(self.predicates)
@@ -61,7 +62,7 @@ class Conditions:
 
     def due(self, met: Collection[int], stream: int) -> tuple[list[int], list[int]]:
         """The predicates to apply, and the overlaps to search by, when rows of some streams meet a
-        row of one more: those that compare only these, and were not applied before."""
+        row of one more: those that compare only these streams, and were not applied before."""
         before, together = frozenset(met), frozenset((*met, stream))
         alone = {number for each in together for number, _ in self.row_filters(each)}
         numbers = [

@@ -1,13 +1,13 @@
 """Formulas: conditions of sums, differences and products of doubles and whole numbers, which numpy
 computes for all pairs of some rows with some others.
 
-What is said of one side alone is computed once for each of its rows, and no value is copied to
-where its pairs are. Whole numbers are computed in 64 bits.
+Parts about one side alone are computed once for each of its rows, and no value is copied for each
+of its pairs. Whole numbers are computed in 64 bits.
 
-Rule: a formula means what SQL means by it as long as every double in it is finite, and every whole
-number fits its type in SQL. (NaN is equal to itself and greater than any number in Spark, and
-nothing of that in numpy; what overflows is null in SQL.) Bounds of the values in the columns tell
-whether that is so for all pairs: :meth:`Formula.largest`.
+Rule: a formula has the meaning of SQL as long as every double in it is finite, and every whole
+number fits its type in SQL. (In Spark NaN is equal to itself and greater than any number, in numpy
+it is neither; in SQL an overflow is null.) Bounds of the values in the columns tell whether that is
+so for all pairs: :meth:`Formula.largest`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 #: A stream's position and a column's name.
 _ColumnOf = tuple[int, str]
 
-#: What computes the value of each symbol's parts.
+#: For each symbol, the function that computes its value.
 _FUNCTIONS: dict[str, Callable[..., np.ndarray]] = {
     "+": np.add,
     "-": np.subtract,
@@ -40,8 +40,8 @@ _FUNCTIONS: dict[str, Callable[..., np.ndarray]] = {
     "or": np.logical_or,
 }
 
-#: By bounds of the parts, that of what is made of them. (Those of whole numbers are Python's, which
-#: do not overflow; and to round a double does not change which of two is the larger one.)
+#: For each symbol, the bound of its value by the bounds of its parts. (Bounds of whole numbers are
+#: Python's, which do not overflow; and rounding never makes the smaller of two doubles the larger.)
 _BOUNDS: dict[str, Callable[[Sequence[float]], float]] = {
     "+": sum,
     "-": sum,
@@ -52,8 +52,8 @@ _BOUNDS: dict[str, Callable[[Sequence[float]], float]] = {
 
 @dataclass(frozen=True)
 class Formula:
-    """A symbol, and what it stands between, or before: formulas, columns or numbers. No value of it
-    may be larger than ``most``, by its type.
+    """A symbol, and its parts: formulas, columns or numbers. By its type, no value may be larger
+    than ``most``.
 
     >>> x, y = (0, "x"), (1, "y")
     >>> far = Formula(">", (Formula("-", (x, y)), 1.0))
@@ -85,7 +85,7 @@ class Formula:
 
     @property
     def required(self) -> frozenset[_ColumnOf]:
-        """The columns of which a null means that it does not hold."""
+        """The columns in which a null means that the formula does not hold."""
         if self.symbol not in ("and", "or"):
             return self.columns
         found = [part.required for part in self.parts if isinstance(part, Formula)]
@@ -93,7 +93,8 @@ class Formula:
         return both(*found)
 
     def value(self, of: Mapping[_ColumnOf, np.ndarray]) -> np.ndarray:
-        """Its value, of those of its columns, whose shapes are made to fit one another."""
+        """Its value, by the values of its columns. Their shapes fit one another (numpy broadcasts
+        them)."""
         parts: list[np.ndarray | float] = []
         for part in self.parts:
             if isinstance(part, Formula):
@@ -103,8 +104,8 @@ class Formula:
         return _FUNCTIONS[self.symbol](*parts)
 
     def largest(self, of: Mapping[_ColumnOf, float]) -> float:
-        """A bound of its absolute values, or of what it compares, by bounds of those in columns;
-        infinite, if a number in it may be too large."""
+        """A bound of its absolute values, or of those that it compares, by bounds of the columns.
+        It is infinite if a number in the formula may be too large."""
         bounds = []
         for part in self.parts:
             if isinstance(part, Formula):

@@ -36,9 +36,9 @@ _LEAST = -(2**63)
 
 @dataclass(frozen=True)
 class Rank:
-    """A number of 64 bits, computed from ``columns`` of one stream; ``text`` says of what, for
-    people to read. Only ranks of one ``kind`` can be compared. ``below``: the number before it is
-    meant; before the least there is none."""
+    """A number of 64 bits, computed from ``columns`` of one stream; ``text`` says from what value,
+    for people to read. Only ranks of one ``kind`` can be compared. ``below``: the number just below
+    is meant (below the least number there is none)."""
 
     text: str
     stream: int
@@ -60,14 +60,14 @@ class Rank:
 
     @cached_property
     def computed(self) -> bytes:
-        """How it is computed, all of it."""
+        """The whole computation, as bytes."""
         return self.number.meta.serialize()
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """``low <= high``. It holds wherever the condition that it is taken from does; ``exact``: and
-    nowhere else."""
+    """``low <= high``. It comes from a condition, and holds wherever that condition holds.
+    ``exact``: and nowhere else."""
 
     low: Rank
     high: Rank
@@ -76,7 +76,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Span:
-    """One side of an overlap: the interval of a row of ``stream``. None: it has no such end.
+    """One side of an overlap: the interval of a row of ``stream``. An end that is None is open.
 
     >>> x = Rank("a.x", 0, ("x",), "int", pl.col("0.x"))
     >>> bounds = Span(0, None, x).bounds([pa.array([3, None])])
@@ -96,17 +96,17 @@ class Span:
 
     @property
     def point(self) -> str | None:
-        """Of what the interval is computed, for people to read, if it is always a point."""
+        """If the interval is always a point: what it is computed from, for people to read."""
         low, high = self.low, self.high
         return low.text if low is not None and high is not None and low.is_the(high) else None
 
     @cached_property
     def computed(self) -> tuple[bytes | None, ...]:
-        """How both ends are computed."""
+        """The computations of both ends, as bytes."""
         return tuple(None if rank is None else rank.computed for rank in (self.low, self.high))
 
     def bounds(self, columns: Sequence[pa.Array]) -> Bounds:
-        """The intervals of some rows, whose :attr:`columns` these are."""
+        """The intervals of some rows, by the values of their :attr:`columns`."""
         names = [input_name(self.stream, name) for name in self.columns]
         table = pa.Table.from_arrays(list(columns), names)
         frame = pl.DataFrame(pl.from_arrow(table, rechunk=False))
@@ -121,7 +121,7 @@ class Span:
 
 
 def _numbers(frame: pl.DataFrame, rank: Rank | None) -> tuple[Ints | None, Bools | None]:
-    """The numbers of rows, and which rows have one; None: all have. No rank, no numbers."""
+    """The numbers of rows, and which rows have one (None: all rows). No rank, no numbers."""
     if rank is None:
         return None, None
     numbers = frame.select(rank.number).to_series()
@@ -159,8 +159,8 @@ class Overlap:
 
 
 def overlaps_of(comparisons: Sequence[Comparison]) -> tuple[Overlap, ...]:
-    """The comparisons as overlaps, which say the same. Those that share a value are put together
-    first: ``a.x`` in ``a.x >= b.lo and a.x <= b.hi``."""
+    """Overlaps with the same meaning as the comparisons. Two comparisons that share a value become
+    one overlap: those of ``a.x >= b.lo and a.x <= b.hi`` share ``a.x``."""
     alike: dict[tuple[frozenset[int], str], list[Comparison]] = {}
     for each in comparisons:
         streams = frozenset((each.low.stream, each.high.stream))
@@ -178,7 +178,8 @@ def overlaps_of(comparisons: Sequence[Comparison]) -> tuple[Overlap, ...]:
 def _matched(
     forth: Sequence[Comparison], back: Sequence[Comparison]
 ) -> Iterator[tuple[Comparison | None, Comparison | None]]:
-    """Comparisons of two streams in pairs, one of each direction; the rest alone."""
+    """Pairs of comparisons that share a value, one of each direction; the others are paired in
+    order, or stay alone."""
     alone, free = [], list(back)
     for one in forth:
         best = max(free, key=lambda other: _shared(one, other), default=None)
@@ -196,8 +197,8 @@ def _shared(one: Comparison, other: Comparison) -> int:
 
 
 def _overlap(forth: Comparison | None, back: Comparison | None) -> Overlap:
-    """Of the stream that is ``low`` in one comparison and ``high`` in the other, and of the other
-    stream."""
+    """The overlap of two streams. One of them is ``low`` in the comparison ``forth`` and ``high``
+    in the comparison ``back``; the other stream has the other two ends."""
     low, other_high = (forth.low, forth.high) if forth else (None, None)
     other_low, high = (back.low, back.high) if back else (None, None)
     mine, others = low or high, other_low or other_high

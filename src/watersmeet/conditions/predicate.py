@@ -37,22 +37,22 @@ class Predicate(Protocol):
 
     @property
     def forgets(self) -> bool:
-        """Are the arrays that it was given of no use to it once it has answered? Then their memory
-        may be used again."""
+        """Does it drop the arrays that it was given, once it has answered? Then their memory may be
+        used again."""
 
     @property
     def formula(self) -> Formula | None:
-        """The same, for numpy, if it is that simple."""
+        """The same condition for numpy, if it is simple enough."""
 
     @property
     def cost(self) -> float | None:
-        """The seconds that it takes for a pair, if that was declared."""
+        """The seconds that it takes for a pair, if they are declared."""
 
     def mask(self, columns: Sequence[pa.Array]) -> Bools:
-        """For which rows of the given arrays, one for each input, does it hold?"""
+        """For which rows does it hold? ``columns`` has an array for each input."""
 
     def satisfying(self, columns: Sequence[pa.Array]) -> Positions:
-        """The positions of these rows."""
+        """The positions of the rows for which it holds."""
 
 
 def streams_of(predicate: Predicate) -> frozenset[int]:
@@ -90,7 +90,7 @@ class SqlPredicate:
 
     @cached_property
     def computed(self) -> bytes:
-        """How it is computed, all of it."""
+        """The whole computation, as bytes."""
         return self.expression.meta.serialize()
 
     def mask(self, columns: Sequence[pa.Array]) -> Bools:
@@ -112,7 +112,7 @@ class SqlPredicate:
 class AllOf:
     """Holds where several predicates do. They are applied in the order that costs least
     (:mod:`.cascade`), as ``measured`` since this object was made: on Spark, in a task. Each sees
-    only what those before it let through.
+    only the rows that the ones before it let through.
 
     >>> x, y = pl.col("0.x"), pl.col("1.y")
     >>> less = SqlPredicate("a.x < b.y", ((0, "x"), (1, "y")), x < y)
@@ -196,7 +196,8 @@ class FunctionPredicate:
             given = self.function(*tables)
         except Exception as error:
             raise self._failure(f"it raised {type(error).__name__}: {error}", tables) from error
-        # A plain array is taken as it is: to Arrow and back takes longer than many a comparison.
+        # A plain array is used as it is: turning it into Arrow and back may take longer than the
+        # comparison.
         if type(given) is np.ndarray and given.dtype == np.bool_ and given.shape == (count,):
             return given
         try:

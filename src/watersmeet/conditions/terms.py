@@ -1,9 +1,9 @@
-"""Terms: the parts of a SQL condition that must all hold, and what else is known of each.
+"""Terms: the parts of a SQL condition that must all hold, and facts that follow from each.
 
-A condition is the conjunction of its terms. A term can always be evaluated, by its predicate. Some
-say something that a join can make use of: that two columns are equal, that two times are not far
-apart, or that values are in an order by which rows can be searched. Each of these holds wherever
-the term holds. Where it is *exact*, it holds nowhere else, and then it can take the term's place.
+A condition is the conjunction of its terms. A term can always be evaluated, by its predicate. From
+some terms a fact follows that a join can use: that two columns are equal, that two times are not
+far apart, or that values are in an order by which rows can be searched. Such a fact holds wherever
+the term holds. If it is *exact*, it holds nowhere else, and can take the term's place.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class Term:
-    """One of the parts. ``gaps`` and ``comparisons`` all hold where it does."""
+    """One of the parts. All of its ``gaps`` and ``comparisons`` hold wherever it does."""
 
     predicate: SqlPredicate
     equality: Equality | None = None
@@ -53,7 +53,7 @@ class Term:
 
     @property
     def compared_exactly(self) -> bool:
-        """Do its comparisons say all that it says?"""
+        """Do its comparisons together mean the same as the term?"""
         return bool(self.comparisons) and all(each.exact for each in self.comparisons)
 
 
@@ -72,7 +72,7 @@ def conjunction(terms: Sequence[Term]) -> SqlPredicate | None:
 
 
 def searched(terms: Sequence[Term]) -> tuple[tuple[Overlap, ...], tuple[Term, ...]]:
-    """The overlaps by which rows can be searched, and the terms that are to be evaluated for what
-    such a search finds."""
+    """The overlaps by which rows can be searched, and the terms that are to be evaluated for the
+    rows that such a search finds."""
     overlaps = overlaps_of([each for term in terms for each in term.comparisons])
     return overlaps, tuple(term for term in terms if not term.compared_exactly)

@@ -1,7 +1,7 @@
-"""What a way to work costs: what decides where a join has a choice.
+"""Cost models: they decide where a join has several ways to do the same.
 
-Each paper has a model. What of it decides something is here, in the paper's symbols and with the
-numbers of its equations; the rest is with its experiments. Nothing here changes a result.
+Each paper has a model. The parts of it that decide something are here, in the paper's symbols and
+with the numbers of its equations; the rest is with its experiments. Nothing here changes a result.
 
     engine        a window with an index, or plain? The window paper's model for this engine
     window        service rate and memory, divided between two streams (window paper)

@@ -1,7 +1,7 @@
 """Running averages of what a shard measures: rows of a step, rates, bytes, nanoseconds.
 
-What comes changes over the day, so what was measured long ago must not count for ever. An average
-is *exponential*: a new measurement counts with a *weight*, and all earlier ones together with the
+The load changes over the day, so old measurements must not count for ever. An average is
+*exponential*: a new measurement counts with a *weight*, and all earlier ones together with the
 rest. One number is kept, and no list of measurements.
 
     average after = average before + weight x (measurement - average before)
@@ -10,7 +10,8 @@ After n further measurements, an old one counts (1 - weight)^n times as much as 
 with a weight of 0.2 half as much after three, with 0.1 after seven. A small weight is steady, a
 large one follows quickly.
 
-The first measurement is the average as it is. Otherwise a start from zero would be seen for long.
+The first measurement is the average as it is. An average that starts from zero would be too low for
+a long time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """How fast this machine probes: the weights of the cost model, measured.
 
-A fraction of a second, once a host: the figures are kept beside the segment cache. They decide
-whether a window gets an index, never what a join gives, so a noisy measurement does no harm.
+That takes a fraction of a second, once a host: the figures are kept beside the segment cache. They
+decide whether a window gets an index, and never change a result, so a noisy measurement does no
+harm.
 """
 
 from __future__ import annotations
@@ -36,15 +37,15 @@ from watersmeet.state.store import MemoryStore
 _STORED = 400_000
 _NEW = 20_000
 _KEYS = 100_000
-#: Raised when what is measured changes.
+#: Raised when something else is measured.
 _VERSION = 2
-#: Pairs that are compared, and rows that are sent, to measure what that costs.
+#: How many pairs are compared, and how many rows are sent, to measure their cost.
 _PAIRS = 200_000
 _SENT = 1_000
-#: What is measured runs at least and at most so many times, and takes so many seconds in all.
+#: A measurement runs at least and at most so many times, for so many seconds in all.
 _RUNS = (3, 50)
 _ENOUGH = 0.03
-#: Elsewhere the clock of a process has ticks of 15 ms, longer than most of what is measured.
+#: On other systems the clock of a process has ticks of 15 ms, longer than most measurements.
 _clock = time.process_time if os.name == "posix" else time.perf_counter
 
 AnyWeights = TypeVar("AnyWeights", Weights, SliceWeights)
@@ -124,7 +125,7 @@ def measure() -> Weights:
 
 
 def measure_slices() -> SliceWeights:
-    """Measure what comparing and sending rows costs, with the very functions that a join uses."""
+    """Measure the cost to compare and to send rows, with the very functions that a join uses."""
     random = np.random.default_rng(0)
     narrow, wide = _sent_rows(random, 8), _sent_rows(random, 1_000)
     less = SqlPredicate("a < b", ((0, "a"), (1, "b")), pl.col("0.a") < pl.col("1.b"))
@@ -184,8 +185,8 @@ def _rows(random: np.random.Generator, count: int, *, first: int = 0) -> pa.Reco
 
 
 def _seconds(work: Callable[[], object]) -> float:
-    """The least CPU time of several runs. Others that use the machine make single runs slower, but
-    rarely all of them; and while a process waits for a core, its own clock stands still."""
+    """The least CPU time of several runs. Other processes make single runs slower, but rarely all
+    of them; and while a process waits for a core, its own clock stands still."""
     least, total, runs = math.inf, 0.0, 0
     while runs < _RUNS[0] or (runs < _RUNS[1] and total < _ENOUGH):
         began = _clock()

@@ -7,8 +7,12 @@ nothing else of it. To scan is to read the whole partition first, in one go.
     seek        keys x c_seek
     scan        bytes x c_read + keys x c_hit
 
-On a disk that has the partition in memory c_seek is about c_hit, and both ways take about as long.
-On one that has not, a key that is sought costs several reads, and a scan pays from a few keys on.
+If the system has the partition in memory, c_seek is about c_hit, and both ways take about as long.
+If not, a key that is sought costs several reads, and a scan is cheaper for more than a few keys.
+
+For example, to seek a key takes 100 us, to find it in a partition that was read 1 us, and to read a
+byte 1 ns. A partition of 32 MB is read in 32 ms. So up to 323 keys are sought in it; for more keys
+it is scanned.
 """
 
 from __future__ import annotations
@@ -23,21 +27,21 @@ from watersmeet.cost.enrich import memory
 from watersmeet.rows.columns import Bools
 from watersmeet.rows.columns import Ints as Counts
 
-#: The weight of a new measurement in the running average, if it is above that, and if it is below:
-#: more often than the disk, something else has held this process up.
+#: The weight of a new measurement in the running average, if it is above the average, and if it is
+#: below. High ones weigh less: usually something other than the disk has slowed the process down.
 _NEW, _NEW_BELOW = 0.2, 0.5
-#: A measurement counts as this many times the average at most, for the same reason.
+#: A measurement counts as at most this many times the average, for the same reason.
 _OUTLIER = 4.0
-#: To read a byte that is in memory already takes nearly nothing. It is counted as if it were
-#: copied, so that the average is not too far from what the disk takes.
+#: Reading a byte that is in memory already takes nearly no time. It is counted as if it were
+#: copied, so that the average stays near the time of the disk.
 _LEAST_READ = 0.05
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What reading has cost so far, in nanoseconds, as running averages: ``seek`` and ``hit`` for
-    a key in a partition that is sought and in one that was read before, ``read`` for a byte, and
-    ``copy`` for a byte that is copied to the host. None has not been measured yet."""
+    """The cost of reading so far, in nanoseconds, as running averages: ``seek`` for a key in a
+    partition that is sought, ``hit`` for a key in one that was read before, ``read`` for a byte,
+    and ``copy`` for a byte that is copied to the host. None: not measured yet."""
 
     seek: float | None = None
     hit: float | None = None
@@ -46,7 +50,7 @@ class Reading:
 
     @property
     def known(self) -> bool:
-        """Has everything been measured that reading the table takes?"""
+        """Have all costs been measured, except that of a copy?"""
         return None not in (self.seek, self.hit, self.read)
 
     def sought(self, keys: int, nanoseconds: float) -> Reading:
@@ -54,8 +58,8 @@ class Reading:
         return replace(self, seek=_averaged(self.seek, nanoseconds / max(keys, 1)))
 
     def scanned(self, keys: int, size: int, reading: float, finding: float) -> Reading:
-        """With the measurement of a partition that was scanned: the time for reading its bytes,
-        and that for finding the keys in it."""
+        """With the measurement of a partition that was scanned: the time to read its bytes, and the
+        time to find the keys in it."""
         return replace(
             self,
             read=_averaged(self.read, max(reading / max(size, 1), _LEAST_READ)),
@@ -67,8 +71,8 @@ class Reading:
         return replace(self, copy=_averaged(self.copy, nanoseconds / max(size, 1)))
 
     def buying(self, size: int) -> float | None:
-        """Nanoseconds to read a partition of that size as a whole, and to copy it; None if nothing
-        is known of that.
+        """Nanoseconds to read a partition of that size as a whole, and to copy it; None if reading
+        has not been measured.
 
         >>> Reading(read=1.0).buying(100), Reading(read=1.0, copy=2.0).buying(100)
         (100.0, 300.0)
@@ -76,8 +80,8 @@ class Reading:
         return None if self.read is None else size * (self.read + (self.copy or 0.0))
 
 
-#: What reading is taken to cost where it has not been measured: what it does on a solid-state disk,
-#: if nothing of the table is in memory.
+#: The assumed cost of reading before it is measured: that of a solid-state disk, with nothing of
+#: the table in memory.
 ASSUMED = Reading(seek=100_000.0, hit=1_000.0, read=1.0)
 
 
@@ -123,7 +127,7 @@ def scans(keys: Counts, sizes: Counts, reading: Reading) -> Bools:
 
 
 def most_sought(size: float, reading: Reading) -> int:
-    """For how many keys a partition of that size is sought; for more it is scanned. As
+    """The most keys for which a partition of that size is sought; for more it is scanned. This is
     :func:`scans`, solved for the keys.
 
     >>> most = most_sought(32_000_000, ASSUMED)
@@ -140,11 +144,11 @@ def pace(
 ) -> int | None:
     """How many partitions a step reads; None: all that its rows need.
 
-    Reading that is ``cheap`` is done at once. Otherwise as little is read as two bounds allow. A
-    row waits for one cycle at most, ``partitions / pace`` steps, and that is not to exceed
-    ``max_wait``. And ``rows`` that come in each step, of ``v_S`` bytes, are not to take more than
-    ``room`` while they wait: what they take by equation 1 of the paper, if a step reads one
-    partition, divided by the pace. (The disk buffer and H_R have memory of their own.)
+    Reading that is ``cheap`` is done at once. Otherwise a step reads as few partitions as two
+    bounds allow. First, a row waits for at most one cycle, ``partitions / pace`` steps, which must
+    not exceed ``max_wait``. Second, ``rows`` of ``v_S`` bytes come in each step, and those that
+    wait must not take more than ``room``. They take the memory of equation 1 of the paper, for one
+    partition a step, divided by the pace. (The disk buffer and H_R have memory of their own.)
 
     >>> pace(100, cheap=True, max_wait=10, rows=1000, v_S=50, room=1e6) is None
     True

@@ -1,4 +1,4 @@
-"""Which master rows a semi-stream join caches, and what memory its stream rows take.
+"""Which master rows a semi-stream join caches, and how much memory its stream rows take.
 
 The paper's model (Naeem, Weber, Lutteroth: A Memory-Optimal Many-To-Many Semi-Stream Join), in
 its symbols. R is the table (the master data), S the stream:

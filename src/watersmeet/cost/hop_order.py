@@ -7,8 +7,18 @@ one order for all drivers. In the symbols of the ring paper (section 4.3), a sec
 
 partial results of driver i with one row of each stream k that it has met: the product of its rate,
 of the rows that are stored of those streams, and of the selectivities of the conditions that
-compare only these streams. A stream that no condition connects with those met before is a *cross
-product*: it multiplies and rejects nothing.
+compare only these streams. If no condition connects a stream with those met before, it is a *cross
+product*: it multiplies the partial results and rejects none.
+
+**Example.** Streams a, b and c bring 10 rows a second and store 100 each. Two conditions, between a
+and b and between b and c, let a hundredth through each::
+
+    order     hop 1: a second                              hop 2: a second
+    a, b, c   b with a: 10 * 100 * 0.01 = 10               a with b: 10 * 100 * 0.01 = 10
+              c with a: 10 * 100 = 1,000 (cross product)
+    b, a, c   a with b: 10,  c with b: 10                  b with a: 10
+
+New rows of c that have met a and b are results by then, and do not count.
 """
 
 from __future__ import annotations
@@ -16,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-#: What is taken of a condition of which nothing is known yet.
+#: The assumed selectivity of a condition that has not been measured.
 UNKNOWN_SELECTIVITY = 0.1
 
 
@@ -31,8 +41,8 @@ class Link:
 
 @dataclass(frozen=True)
 class CrossProduct:
-    """New rows of ``driver`` meet ``stream``, although no condition connects it with the streams
-    that they have met before: so many ``pairs`` a second."""
+    """New rows of ``driver`` meet ``stream``, but no condition connects it with the streams that
+    they have met before. They make so many ``pairs`` a second."""
 
     driver: int
     stream: int
@@ -41,8 +51,8 @@ class CrossProduct:
 
 @dataclass(frozen=True)
 class Streams:
-    """What is known of the streams of a join: for each, the new rows a second, and the rows that
-    are stored; and the conditions between them.
+    """The streams of a join: for each, the new rows a second (``rates``) and the rows that are
+    ``stored``; and the conditions between them (``links``).
 
     >>> near = [Link(frozenset({0, 1}), 0.01), Link(frozenset({1, 2}), 0.01)]
     >>> chain = Streams((10.0, 10.0, 10.0), (100.0, 100.0, 100.0), tuple(near))
@@ -57,7 +67,7 @@ class Streams:
     links: tuple[Link, ...]
 
     def partial_results(self, order: Sequence[int]) -> tuple[float, ...]:
-        """What each hop but the last adds to the partial results, a second."""
+        """How many partial results a second each hop adds, except the last one."""
         return tuple(
             self._added(frozenset(order[:place]), stream) for place, stream in enumerate(order[:-1])
         )
@@ -86,8 +96,8 @@ class Streams:
                     yield CrossProduct(driver, stream, pairs)
 
     def best_order(self, *, cross_products: bool = False) -> tuple[int, ...]:
-        """The order that makes fewest partial results, of those with fewest cross products; or,
-        if ``cross_products`` do not matter, of all."""
+        """Of the orders with fewest cross products, the one that makes fewest partial results. With
+        ``cross_products``, these do not matter: then it is the best of all orders."""
         everything = frozenset(range(len(self.rates)))
         best: dict[frozenset[int], tuple[tuple[float, float], tuple[int, ...]]] = {
             frozenset(): ((0.0, 0.0), ())
@@ -105,7 +115,7 @@ class Streams:
         return best[everything][1]
 
     def _drivers(self, before: frozenset[int], stream: int) -> Iterator[tuple[int, frozenset[int]]]:
-        """Who probes the hop of a stream, and the streams that have met then."""
+        """The drivers that probe the hop of a stream, with the streams that they have met then."""
         for driver in range(len(self.rates)):
             if driver != stream:
                 yield driver, before | {driver}

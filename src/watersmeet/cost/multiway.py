@@ -28,8 +28,8 @@ def probes(order: Sequence[int], match_rates: Sequence[float]) -> float:
 def most_selective_first(
     driver: int, match_rates: Sequence[float], *, through: int | None = None
 ) -> list[int]:
-    """The other streams, the one in which fewest rows find a match first; a join in which all
-    are matched ``through`` one stream begins with that one.
+    """The other streams, beginning with the one in which fewest rows find a match. If all streams
+    are matched ``through`` one stream, that one comes first.
 
     >>> most_selective_first(0, [1.0, 0.5, 0.1, 0.5])
     [2, 1, 3]

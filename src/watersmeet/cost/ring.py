@@ -1,4 +1,4 @@
-"""What a join on any predicate costs when its state is sliced over nodes.
+"""What a join with any predicates costs when its state is sliced over nodes.
 
 The paper's model (Wang, Rundensteiner: Scalable Stream Join Processing with Expensive Predicates),
 section 5, in its symbols:
@@ -49,7 +49,7 @@ def pairs(windows: Sequence[float], selectivities: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class Times:
-    """What single steps take, in seconds."""
+    """How long single steps take, in seconds."""
 
     T_j: float
     T_s: float

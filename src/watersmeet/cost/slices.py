@@ -1,15 +1,19 @@
 """Over how many slices a join without a key should spread its rows: equations 2 to 6 of the ring
-paper (:mod:`watersmeet.cost.ring`), with what is measured of this machine and declared of the
+paper (:mod:`watersmeet.cost.ring`), with measurements of this machine and declarations about the
 streams.
 
-Drivers differ in what they probe. A figure of the join is the mean over its drivers, weighted by
-their rates. In Spark a hop is a stage. What it costs, however few rows there are, is divided by the
-rows of a micro-batch of a second: that is T_n.
+Drivers probe different windows. A figure of the join is the mean over its drivers, weighted by
+their rates. In Spark a hop is a stage. Its fixed cost, divided by the rows of a micro-batch of a
+second, is T_n.
 
-T_i and T_p, to store a row and to remove it, are taken as 0. Rows are stored together and removed a
-segment at a time; what that takes for one depends on how many come together and on how well they
-compress, and is not known when a join is planned. It is as much as some tens or hundreds of the
-cheapest comparisons, in one slice only. So the windows for which it matters are small.
+T_i and T_p, the times to store a row and to remove it, are assumed to be 0. Rows are stored
+together and removed a segment at a time. The time for one row depends on how many come together and
+on how well they compress, and is not known when a join is planned. It is as long as some tens or
+hundreds of the cheapest comparisons, in one slice only. So it matters for small windows only.
+
+**Example.** Two streams bring 10 rows a second and store 500 each. To compare a pair takes 1 us, to
+send a row to a slice 100 us. One slice takes 500 us to compare a row, and 100 us to receive it. In
+eight slices, each compares for 62.5 us and receives for 100 us: 3.69 times the output of one.
 """
 
 from __future__ import annotations
@@ -20,8 +24,8 @@ from dataclasses import dataclass
 from watersmeet.cost.hop_order import UNKNOWN_SELECTIVITY, Streams
 from watersmeet.cost.ring import Times, bandwidth, centralized, latency, sliced
 
-#: Another number of slices is worth a change, or a word, if it is better by this factor: the model
-#: goes by measurements that vary.
+#: Another number of slices is used or noted only if it is better by this factor: the model is based
+#: on measurements that vary.
 CLEARLY = 1.5
 
 
@@ -31,7 +35,7 @@ class SliceWeights:
 
     ``compare``  for a pair, with a predicate as cheap as one can be
     ``send``     for a row, to be packed and unpacked
-    ``byte``     for each byte of it
+    ``byte``     for each byte of a row that is sent
     ``step``     for a step without rows
     """
 
@@ -43,8 +47,8 @@ class SliceWeights:
 
 @dataclass(frozen=True)
 class DriverLoad:
-    """New rows of a stream, ``rate`` a second: the rows in each of the windows that they probe, and
-    the share of them that matches."""
+    """New rows of a stream, ``rate`` a second: the number of rows in each window that they probe,
+    and the share of these rows that matches."""
 
     rate: float
     windows: tuple[float, ...]
@@ -53,8 +57,7 @@ class DriverLoad:
 
 @dataclass(frozen=True)
 class SliceModel:
-    """What a join costs for any number of slices. ``row_bytes`` is what a row takes when it is
-    sent.
+    """What a join costs for any number of slices. ``row_bytes`` is the size of a row that is sent.
 
     >>> times = Times(T_j=1e-6, T_s=1e-4, T_n=1e-4)
     >>> model = SliceModel((DriverLoad(10, (500,), (0.01,)),) * 2, times, 60)
@@ -114,8 +117,9 @@ class SliceModel:
         return self._mean(lambda d: centralized(d.windows, d.selectivities, self.times))
 
     def best(self, goal: str, *, most: int, gain: float = 0.05) -> int:
-        """The number of slices for a goal: the shortest latency, or the output from which on one
-        more slice adds less than ``gain`` of what one alone gives (section 5.2)."""
+        """The number of slices for a goal: for ``"early"`` the one with the shortest latency;
+        otherwise the least one from which one more slice adds less than ``gain`` of the output of a
+        single slice (section 5.2)."""
         if goal == "early":
             return min(range(1, most + 1), key=self.latency)
         for slices in range(1, most):
@@ -124,9 +128,9 @@ class SliceModel:
         return most
 
     def usual(self, goal: str, *, most: int) -> int:
-        """The number of slices that is taken if nobody asks for one. Each further slice adds to the
-        output, so for that it is all of them. For the latency it is the best number, if that is
-        clearly better.
+        """The number of slices if nobody asks for one. Each further slice adds to the output, so
+        usually it is all of them. For ``"early"`` it is the number with the shortest latency, if
+        that is clearly shorter.
 
         >>> times = Times(T_j=1e-6, T_s=1e-4, T_n=1e-4)
         >>> model = SliceModel((DriverLoad(10, (500,), (0.01,)),), times, 60)
@@ -153,9 +157,9 @@ def compare_seconds(
     compare: float, costs: Sequence[float], *, searched: int = 0, share: float = UNKNOWN_SELECTIVITY
 ) -> float:
     """T_j as it is assumed before anything is measured: seconds to compare a new row with a stored
-    one. ``compare`` is the least that it takes; ``costs`` are what is declared of functions, of
-    which each sees what the cheaper ones let through; by ``searched`` of the conditions rows are
-    searched. Each of all these lets ``share`` through.
+    one. It takes ``compare`` at least. ``costs`` are the declared costs of functions; each function
+    sees the pairs that the cheaper ones let through. Rows are searched by ``searched`` conditions.
+    Each function and each of these conditions lets ``share`` through.
 
     >>> compare_seconds(1e-8, []), round(compare_seconds(1e-8, [50e-6, 1e-6]), 9)
     (1e-08, 6e-06)

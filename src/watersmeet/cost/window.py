@@ -1,4 +1,5 @@
-"""How to divide what is scarce between the streams of a window join: service rate and memory.
+"""How to divide service rate and memory between the streams of a window join, if there is too
+little.
 
 The paper's model (Kang, Naughton, Viglas: Evaluating Window Joins over Unbounded Streams), sections
 4.1 to 4.3, in its symbols:
@@ -8,7 +9,7 @@ The paper's model (Kang, Naughton, Viglas: Evaluating Window Joins over Unbounde
     σ           selectivity of the windows
     μ           rows a second that the system can serve
 
-What a join costs, section 3 of the paper, is in :mod:`watersmeet.cost.engine`, with the constants
+The cost of a join, section 3 of the paper, is in :mod:`watersmeet.cost.engine`, with the constants
 of this engine.
 """
 
@@ -49,9 +50,9 @@ def shares(λ_a: float, λ_b: float, μ: float) -> tuple[float, float]:
 def windows_within(
     memory: float, flows: Sequence[float], windows: Sequence[float]
 ) -> tuple[float, ...]:
-    """How long to keep each stream's rows in so much memory; ``flows`` is the memory
-    that a second of each stream takes. Equations 12 and 13: the output grows with the
-    sum of the windows, so the stream whose second is cheapest (the slower one) comes first.
+    """For how many seconds to keep each stream's rows in so much memory; ``flows`` is the memory
+    that a second of each stream takes. Equations 12 and 13: the output grows with the sum of the
+    windows, so memory goes first to the stream whose second is cheapest (the slower one).
 
     >>> windows_within(1000, flows=(10, 50), windows=(float("inf"), float("inf")))
     (100.0, 0.0)
@@ -71,10 +72,10 @@ def rates_within(
     """The rates at which to serve two streams when both the service rate and the memory
     are too small; ``widths`` is the memory of a row.
 
-    Equation 14 takes a window's rows as free of its stream's rate, so that its maxima
-    lie where one stream has all the rate and the other all the memory. A window can
-    only hold what was let in, in at most its own time; so the maximum is looked for
-    between the corners.
+    Equation 14 assumes that the rows in a window do not depend on the rate of its stream. So its
+    maxima lie where one stream has all the rate and the other all the memory. But a window can only
+    hold rows that were let in during its own time. So the maximum is searched between these
+    corners.
 
     >>> rates_within((80, 80), (10, 10), μ=10, memory=1000, widths=(1, 1))  # enough memory
     (5.0, 5.0)

@@ -27,9 +27,9 @@ EVERY = (1 << 31) - 1
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What a task learns of its query that was not known when that was planned: over how many
-    ``shards`` its state is, how many of them new rows must ``reach`` at least, because an earlier
-    run had more slices, and whether there are ``several`` watermarks."""
+    """What a task learns of its query, and planning could not know. ``shards`` is how many shards
+    the state has. ``reach`` is how many of them new rows must reach at least, because an earlier
+    run had more slices. ``several``: does the query have several watermarks?"""
 
     shards: int
     reach: int = 0
@@ -40,8 +40,8 @@ class Circumstances:
 class Input:
     """One input of a chain: how its ``rows`` are stored, and the ``route`` by which they go.
 
-    ``delay`` is how far the watermark stays behind their times, in microseconds; None: they have
-    none. ``own_watermark``: the stream brings its own, and none is to be set. ``counted``: rows of
+    ``delay`` is how far the watermark stays behind their times, in microseconds; None: rows without
+    times. ``own_watermark``: the stream brings a watermark, so none is set. ``counted``: rows of
     equal content are dealt by count. About ``packed`` bytes of rows are packed at a time; None: as
     the backend likes."""
 
@@ -66,11 +66,11 @@ class Input:
 class Hop:
     """One operator of a chain, and the ``fingerprint`` of its state.
 
-    ``onward`` are the routes, one for each input of the next operator, of the rows that it hands
-    on. The last hop has none: it gives results. ``adapted`` gives the operator for a query that is
-    not as it was planned; None: it does not depend on that. ``slices``: rows of an operator
-    without a key are dealt to the first so many shards. ``waits``: may rows wait for a micro-batch
-    without data?"""
+    ``onward`` are the routes of the rows that it hands on, one for each input of the next operator.
+    The last hop has none: it gives results. ``adapted`` gives the operator for the circumstances of
+    a query; None: it does not depend on them. ``slices``: rows of an operator without a key are
+    dealt to so many shards, the first ones. ``waits``: may rows wait for a micro-batch without
+    data?"""
 
     operator: AnyOperator
     fingerprint: str
@@ -82,7 +82,7 @@ class Hop:
 
 @dataclass(frozen=True)
 class Chain:
-    """The inputs of a join of that ``name``, and the hops that they go through, on so many
+    """The inputs of a join with that ``name``, and the hops that they go through, on so many
     ``shards``. ``timers``: is there a watermark to wait for? ``hold`` is how far Spark's watermark
     is held back behind that of the operators, in microseconds."""
 
@@ -109,5 +109,5 @@ class Chain:
 
     @property
     def fingerprints(self) -> list[str]:
-        """Those of the states of all hops."""
+        """The fingerprints of the states of all hops."""
         return [hop.fingerprint for hop in self.hops]

@@ -30,8 +30,8 @@ from watersmeet.spec.stream import StreamSpec
 
 @dataclass(frozen=True)
 class JoinPlan(ABC):
-    """A planned join: what was asked for, how it runs, and its further condition. ``reading`` says
-    what was made of ``where``, for people to read."""
+    """A planned join: what was asked for, how it runs, and its further condition. ``reading`` says,
+    for people to read, which parts of ``where`` became a key or windows."""
 
     spec: JoinSpec
     policy: Policy
@@ -45,7 +45,8 @@ class JoinPlan(ABC):
 
     @abstractmethod
     def branches(self) -> list[Node]:
-        """What is to be said of it: what matches, what is stored, what removes it and when."""
+        """The branches of ``explain``: which rows match, which are stored, what removes them, and
+        when."""
 
     @property
     def title(self) -> str:
@@ -53,7 +54,7 @@ class JoinPlan(ABC):
         return f"{self.spec.how} join of {' and '.join(each.name for each in self.spec.streams)}"
 
     def warnings(self) -> list[str]:
-        """What the user had better change."""
+        """Warnings: what the user should change."""
         crowded = crowding(self.policy.shards, self.policy.cores)
         return [f"{crowded}."] if crowded is not None and self.spec.streaming else []
 
@@ -71,11 +72,11 @@ class JoinPlan(ABC):
 
 @dataclass(frozen=True)
 class Family:
-    """A family of joins, by the ``name`` that its counters have. What a step did is read back into
-    its ``metrics``, with ``streams`` for each stream.
+    """A family of joins, by the ``name`` that its counters have. The counters of a step are read
+    back as its ``metrics``, with ``streams`` for each stream.
 
-    ``takes`` and ``plan`` are of a family that ``wm.join`` may choose: is a call for it, by what
-    must match, and the plan of such a call."""
+    ``takes`` and ``plan`` belong to families that ``wm.join`` may choose: does the family take a
+    call, given its condition? And the plan of such a call."""
 
     name: str
     metrics: type[StepMetrics]

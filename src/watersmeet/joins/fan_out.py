@@ -1,8 +1,8 @@
 """Fan-out: how many results one new row makes.
 
 A key with thousands of rows in every stream makes their product; so does a predicate that holds
-for nearly all pairs. The largest fan-out is reported, with what the row is known by. A budget can
-cap it, or make the query fail.
+for nearly all pairs. The largest fan-out is reported, with the row's key or time. A budget can cap
+it, or make the query fail.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from watersmeet.spec.budget import ShardBudget
 
 
 class FanOut(ABC):
-    """Counts what each of some new rows makes; lives as long as these rows probe.
+    """Counts the results of each of some new rows; lives as long as these rows probe.
 
     With a cap of 3, if row 7 has made two results before::
 
@@ -47,8 +47,8 @@ class FanOut(ABC):
         return below
 
     def admit(self, rows: Positions) -> Bools | slice:
-        """Which of these results, given by the new rows that make them, the budget allows; they
-        are counted."""
+        """Which of some results the budget allows; each is given by the new row that makes it. The
+        allowed ones are counted."""
         allowed: Bools | slice = slice(None)
         if not len(rows):
             return allowed
@@ -72,11 +72,11 @@ class FanOut(ABC):
 
     @abstractmethod
     def known_by(self, position: int) -> str:
-        """What a new row is known by, for a person to read."""
+        """How to name a new row for a person: by its key, or by its time."""
 
     @abstractmethod
     def excess(self, position: int, limit: int) -> str:
-        """What is said of a new row that makes more than the limit."""
+        """The message about a new row that makes more than the limit."""
 
     def _count(self, rows: Positions) -> None:
         least, greatest = int(rows.min()), int(rows.max())

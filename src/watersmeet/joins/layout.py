@@ -1,5 +1,5 @@
-"""What the operators of a join know of it: how its rows are stored, what follows from the spec, and
-the policy it runs by. Each family adds what is its own."""
+"""What the operators of a join know of it: how its rows are stored, the facts of the spec that they
+need, and the policy that they follow. Each family adds its own."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ B = TypeVar("B", bound=BudgetedPolicy)
 
 @dataclass(frozen=True, kw_only=True)
 class JoinLayout(Generic[P]):
-    """Of any join: its type, what builds its results, the fingerprint of its state, its policy."""
+    """The layout of any join: its type, the builder of its results, the fingerprint of its state,
+    its policy."""
 
     how: JoinType
     output: Output
@@ -42,8 +43,8 @@ class JoinLayout(Generic[P]):
 
 @dataclass(frozen=True, kw_only=True)
 class KeyedLayout:
-    """Of a join by key: ``exact`` says whether the key is its own code; if not, it is stored in the
-    ``key_columns``. The ``predicate`` is its further condition."""
+    """The layout of a join by key. ``exact``: is the key its own code? If not, it is stored in the
+    ``key_columns``. The ``predicate`` is the further condition of the join."""
 
     inputs: Sequence[InputLayout]
     exact: bool
@@ -62,9 +63,9 @@ class KeyedLayout:
 
 @dataclass(frozen=True, kw_only=True)
 class WindowedLayout(JoinLayout[B]):
-    """Of a join of streams. ``preserved[i]``: does an unmatched row of stream i appear in the
-    result? ``delay`` is that of the watermark. ``timers``: is a shard that stores anything stepped
-    again when the watermark moves?"""
+    """The layout of a join of streams. ``preserved[i]``: does an unmatched row of stream i appear
+    in the result? ``delay`` is that of the watermark. ``timers``: does a shard that stores anything
+    take a step when the watermark moves?"""
 
     preserved: tuple[bool, ...]
     delay: int
@@ -82,10 +83,10 @@ class WindowedLayout(JoinLayout[B]):
 
 
 def stream_facts(spec: WindowedSpec, layouts: Sequence[RowLayout]) -> dict[str, str | list[str]]:
-    """What must not change about the streams of a query while its checkpoint lives. Delays and
-    conditions may: they decide about rows to come. (But a condition that reads other columns needs
-    rows that were stored with them.) Windows may too, unless a row that was emitted as unmatched
-    could match after all."""
+    """The facts about the streams of a query that must not change while its checkpoint lives.
+    Delays and conditions may change: they decide about rows to come. (But a condition that reads
+    other columns needs rows that were stored with them.) Windows may change too, unless a row that
+    was emitted as unmatched could match after all."""
     facts: dict[str, str | list[str]] = {STREAMS: ", ".join(each.name for each in spec.streams)}
     for stream, window, layout in zip(spec.streams, spec.windows, layouts, strict=True):
         facts[f"time of {stream.name}"] = stream.time or "none"

@@ -1,9 +1,9 @@
 """The contract of every operator, and what all of them count.
 
 An operator maps new rows, a watermark and stored state to results, one *shard* at a time: a part
-of the state that is stepped on its own. It knows nothing of where it runs. A backend (Spark, or
-:mod:`watersmeet.testing`) deals rows out to the shards, owns the watermark and the commits, and
-calls, for each shard and micro-batch::
+of the state that is stepped on its own. It does not know where it runs. A backend (Spark, or
+:mod:`watersmeet.testing`) deals rows out to the shards, and owns the watermark and the commits. For
+each shard and micro-batch it calls::
 
     state = operator.open(store, shard, cache)
     counters = operator.counters()
@@ -54,9 +54,9 @@ class StreamCounters:
 
 @dataclass
 class JoinStreamCounters(StreamCounters):
-    """The same, in a join of streams. ``unproven`` rows of a preserved stream are stored, have no
-    match that is known of, and are not proven unmatched: if no more input comes, they stay. (Of
-    three and more streams it is not known which rows have matched, so all count until then.)"""
+    """The same, in a join of streams. ``unproven`` counts the stored rows of preserved streams that
+    have no known match and are not proven unmatched: if no more input comes, they stay. (In joins
+    of three and more streams nobody knows which rows have matched, so all stored rows count.)"""
 
     unproven: int = 0
 
@@ -77,9 +77,9 @@ class Counters:
     ``capped`` counts new rows whose results were cut short; ``notes`` say what was decided, and
     why."""
 
-    #: Which joins count so; metrics are read back by it.
+    #: The name of the family that counts so; metrics are read back by it.
     family: ClassVar[str]
-    #: Of several steps the greatest of these counts; the others are added up.
+    #: The numbers of which the greatest over several steps counts; the others are added up.
     maxima: ClassVar[frozenset[str]] = frozenset()
 
     streams: list[Any]
@@ -96,7 +96,7 @@ class Counters:
     steps: int = field(default=1)
 
     def without_kept(self) -> None:
-        """Leave out what is kept from step to step: another report has it."""
+        """Leave out the numbers that are kept from step to step: another report has them."""
 
 
 class State(Protocol):
@@ -132,7 +132,7 @@ class Operator(ABC, Generic[S, C, E]):
 
     @property
     def counted(self) -> Sequence[str]:
-        """The names of the streams that it counts, in order."""
+        """The names of the streams whose rows it counts, in order."""
         return self.inputs
 
     @property
@@ -157,16 +157,16 @@ class Operator(ABC, Generic[S, C, E]):
     def step(
         self, chunks: Iterable[Chunk], watermark: int | None, state: S, counters: C
     ) -> Iterator[E]:
-        """What one micro-batch adds to the result. ``watermark`` is in microseconds, None before
-        there is one."""
+        """The results of one micro-batch. ``watermark`` is in microseconds, None before there is
+        one."""
 
     def finish(self, state: S, counters: C) -> Iterator[E]:
-        """What is left to say when no more input will ever come."""
+        """The last results, when no more input will ever come."""
         return iter(())
 
     @abstractmethod
     def report(self, state: S, counters: C) -> None:
-        """Count what is stored now."""
+        """Count the rows that are stored now."""
 
 
 #: An operator of which nothing else is known.
@@ -174,7 +174,7 @@ AnyOperator = Operator[Any, Any, Any]
 
 
 def merged(counted: Sequence[Counters]) -> Any:
-    """What several steps did together."""
+    """The counters of several steps together."""
     total, *others = counted
     for other in others:
         _add(total, other, total.maxima)
@@ -195,8 +195,8 @@ def _add(total: Any, more: Any, maxima: frozenset[str] = frozenset()) -> None:
 def count_windows(
     state: ShardState, counters: Counters, streams: Sequence[int] | None = None
 ) -> None:
-    """Count what the windows of a shard hold, one window for each stream, or for each of some
-    ``streams``."""
+    """Count the rows in the windows of a shard. There is one window for each stream, or for each of
+    some ``streams``."""
     held = counters.streams if streams is None else [counters.streams[i] for i in streams]
     for stream, window in zip(held, state.windows, strict=True):
         stream.expired = window.expired
@@ -207,7 +207,7 @@ def count_windows(
 
 
 def count_cache(state: ShardState, counters: Counters) -> None:
-    """Count what a step saw of the local cache."""
+    """Count the hits and misses of a step in the local cache."""
     cache = state.cache.counts
     counters.cache_hits, counters.cache_misses = cache.hits, cache.misses
     counters.cache_damaged, counters.cache_unsaved = cache.damaged, cache.unsaved

@@ -1,5 +1,5 @@
-"""Policies: how a join runs. Each is resolved once, when the join is planned. The operator follows
-it, ``explain`` prints it, and nothing works it out again."""
+"""Policies: how a join runs. Each is made once, when the join is planned. The operator follows it,
+``explain`` prints it, and nothing computes it again."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from watersmeet.spec.limits import LIMITS, Limits
 
 @dataclass(frozen=True)
 class Policy:
-    """How a join runs: over so many ``shards``, the parts that are stepped on their own, ``cores``
-    of them side by side, if that is known. ``limits`` are the sizes of the pieces in which it
-    works."""
+    """How a join runs: over so many ``shards``, of which ``cores`` are stepped side by side (None:
+    not known). ``limits`` are the sizes of the pieces in which it works."""
 
     shards: int
     cores: int | None = field(default=None, kw_only=True)

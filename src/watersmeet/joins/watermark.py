@@ -1,23 +1,26 @@
 """What a watermark says: which new rows are late, which stored rows are useless, and which are
 proven unmatched. It is the central rule of every join of streams.
 
-**Late.** Let w be the watermark: no row with a time <= w is expected any more. One that comes all
-the same is late, and is dropped. A row with a null time never is.
+**Late.** Let w be the watermark: no row with a time <= w is expected any more. If such a row comes
+all the same, it is late and is dropped. A row with a null time is never late.
 
 **Useless.** A row of a window of length W with time t matches only rows with times up to t + W. So
 it is useless as soon as ::
 
     t + W <= w
 
-and if it has matched nothing by then, it is *proven unmatched*. Rows that arrive in the same
-micro-batch may still match it: so this is asked after they have all probed.
+If it has matched nothing by then, it is *proven unmatched*. Rows that arrive in the same
+micro-batch may still match it: so this is decided after all of them have probed.
 
 **Once.** A window notes up to which time its rows are useless. So an unmatched row is emitted in
-the first step that proves it, and in no other, whatever is stored of it afterwards::
+the first step that proves it, and in no other, even if it stays stored for longer::
 
     useless so far     proven now      may still match
     ──────────────┼──────────────────┼────────────────► t
             useless_until          w - W
+
+For example, W is 10 seconds, and steps run under the watermarks 12, 15 and 15. The first one finds
+rows up to 2 useless, the second one those from after 2 up to 5, the third one none.
 """
 
 from __future__ import annotations
@@ -52,8 +55,8 @@ def matchable(rows: pa.RecordBatch, needed: Iterable[str]) -> pa.BooleanArray | 
 
 
 def newly_useless(window: Window, watermark: int) -> int | None:
-    """Up to which time rows are useless under a watermark; None: that is known already, or never
-    (a window without a length ends with time itself)."""
+    """Up to which time rows are useless under a watermark; None: no rows are newly useless. (A
+    window without a length ends with time itself.)"""
     if watermark == END_OF_TIME:
         until = watermark
     elif window.length is None:
@@ -81,8 +84,8 @@ def proven_unmatched(window: Window, until: int) -> Iterator[tuple[pa.RecordBatc
 def unproven(window: Window) -> int:
     """How many stored rows may still match, and have not matched so far: neither marked nor gone.
 
-    The counts of an entry say it, unless some of its rows may be both, or some are useless. Only
-    the few segments around ``useless_until`` are of the latter kind."""
+    The counts of an entry tell, unless some of its rows may be both marked and gone, or some are
+    useless. Only a few segments, around ``useless_until``, have useless rows."""
     since, total = window.useless_until, 0
     for entry in window.entries:
         some = since is not None and entry.min_time <= since

@@ -1,4 +1,4 @@
-"""What the checks of several arguments share."""
+"""Checks that several arguments share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Given = TypeVar("Given")
 def by_stream(
     streams: Sequence[StreamSpec], given: Mapping[str, Given], *, argument: str
 ) -> list[Given]:
-    """The dict's values in the order of the streams, once it names each of them exactly."""
+    """The dict's values in the order of the streams. It must name each stream, and nothing else."""
     names = [stream.name for stream in streams]
     for name in given:
         if name not in names:
@@ -61,7 +61,7 @@ def check_flag(value: object, *, argument: str) -> None:
 
 
 def refuse_tuning(tuning: Tuning, *names: str, because: str) -> None:
-    """Refuse what of a tuning is for ``because`` only."""
+    """Refuse the settings of these names: they are for ``because`` only."""
     default = Tuning()
     for name in names:
         value = getattr(tuning, name)

@@ -14,11 +14,11 @@ class Backend(Protocol):
 
     @property
     def shards(self) -> int:
-        """Into how many parts the state is cut."""
+        """The number of parts of the state."""
 
     @property
     def cores(self) -> int | None:
-        """How many of them are stepped side by side; None: that is not known."""
+        """How many shards are stepped side by side; None: not known."""
 
     def weights(self) -> Weights:
         """How fast the machine is."""

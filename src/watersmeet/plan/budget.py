@@ -16,7 +16,7 @@ from watersmeet.spec.stream import StreamSpec
 def checked_budget(
     streams: Sequence[StreamSpec], budget: object, *, how: JoinType, windowed: bool
 ) -> Budget | None:
-    """The budget in bytes and rows a second, once it is one that the join can keep to."""
+    """The budget in bytes and rows a second. The join must be able to keep to it."""
     if budget is None:
         return None
     if not isinstance(budget, Budget):

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class JoinCall:
-    """The arguments of a call, as they were given: nothing has been checked yet. What each of them
-    means is said by ``wm.join``."""
+    """The arguments of a call, as they were given: nothing has been checked yet. ``wm.join`` says
+    what each of them means."""
 
     on: object = None
     within: object = None

@@ -3,7 +3,8 @@ step takes time too (docs/spark.md)."""
 
 from __future__ import annotations
 
-#: More shards than this for each core are called too many: some are useful, for a cluster to grow.
+#: More shards than this for each core are too many. (A few more than cores are useful: the cluster
+#: may grow.)
 MOST_SHARDS_A_CORE = 8
 
 

@@ -1,42 +1,46 @@
 """The event time of a result: whose time it is, and whether Spark can go on with it.
 
-What comes after a join in the same query drops rows behind Spark's watermark of the micro-batch
+Operators after a join in the same query drop rows behind Spark's watermark of the micro-batch
 before. So every result must be above it. Let w be the watermark that the join works by, and w' its
 value in the micro-batch before. A combination leaves when its last row arrives, which is above w:
 
-- Its greatest time is above w; if a probe was put off, above w'. So an inner join's is, without
-  further ado.
+- Its greatest time is above w; if a probe was put off, above w'. So inner joins need nothing.
 - The time of its row of stream i is above w' - K(i), where K(i) is for how long rows are kept: the
-  window W(i); in a left join of many streams, longer by W(1), as the others are matched with the
-  first stream alone.
+  window W(i). In a left join of many streams it is longer by W(1), because the other streams are
+  matched with the first one alone.
 - An unmatched row of stream i leaves as soon as time + W(i) <= w, and w' had not come that far: its
-  time is above w' - W(i). What it has matched of other streams is above w' - K.
+  time is above w' - W(i). Rows of other streams that it has matched are above w' - K.
 
 A join without a key has several operators, one behind the other. That changes nothing: rows pass
 through all of them in one micro-batch, and all work by the same w. The last one knows which rows
-are unmatched, and takes a step whenever w has moved, also without rows.
+are unmatched, and takes a step whenever w has moved, even without rows.
 
 So Spark's watermark is *held back* behind the join's, by the longest of these times: it is then
-w' - K(i) or less when such a row leaves. What follows gives its windows out later by as much, as
-after Spark's own outer join. The join itself waits for nothing. (Of several watermarks in a query
+w' - K(i) or less when such a row leaves. Windows of operators that follow end later by as much, as
+after Spark's own outer join. The join itself waits for nothing. (If a query has several watermarks,
 Spark must take the least: with the greatest, w would be ahead of the join's own streams.)
 
+**Example.** In a left join views wait 10 minutes. In the micro-batch before, the join worked by
+w' = 12:00, now it works by w = 12:03. A view of 11:52 has no match. It leaves now, because
+11:52 + 10 minutes <= 12:03. That is behind w', so an operator that follows would drop it. Held back
+by 10 minutes, Spark's watermark of the micro-batch before is 11:50: the view is above it.
+
 A join can follow in the same query: an inner one, or any that carries no event time on. Let v be
-Spark's watermark, and v' its value in the micro-batch before. It is the least of all streams', also
-of those that come in at the second join only. The first join, held back by H, works by w = v + H,
+Spark's watermark, and v' its value in the micro-batch before. It is the least over all streams,
+also those that only the second join reads. The first join, held back by H, works by w = v + H,
 which is no more than its own streams allow. So its results have times e above w' - H = v', as shown
-above. The second join works by v itself. A stream with a watermark of its own, as this one, is late
-by v', so that none of these rows is dropped. And none misses a match: a row s of another stream,
-with the window W, matches e only if s + W >= e > v', and it expires when s + W <= v, after new rows
-have probed; so it had not expired in the step before. A match has the greatest time of a row at
-e > v' and one that was not late, so it is above v' too: what follows the second join gets every
+above. The second join works by v itself. A stream with a watermark of its own, such as this one, is
+late by v', so that none of these rows is dropped. And none misses a match: a row s of another
+stream, with the window W, matches e only if s + W >= e > v', and it expires when s + W <= v, after
+new rows have probed; so it had not expired in the step before. A match has a row at e > v' and one
+that was not late, so its greatest time is above v' too: what follows the second join gets every
 row.
 
 A join that is held back itself can follow too, if the first one was held back further than it
-needs: by H + F, for what follows. Then w = v + H + F, and its results have times above v' + F: they
-are *ahead* by F. So the second join may work by v + F, or less, as it did by v above: its own hold
-H2 <= F makes it work by v + H2, by which none of those rows is late, and its results are above
-v' + H2 - H2 = v' again, or further ahead if its hold has a part for others too.
+needs: by H + F, for the join that follows. Then w = v + H + F, and its results have times above
+v' + F: they are *ahead* by F. So the second join may work by v + F, or less, as it did by v above.
+Its own hold H2 <= F makes it work by v + H2, by which none of those rows is late. Its results are
+above v' + H2 - H2 = v' again, or further ahead if its hold has a part for others too.
 """
 
 from __future__ import annotations
@@ -51,8 +55,8 @@ from watersmeet.spec.windowed import GREATEST, WindowedSpec
 
 
 def event_time_of(streams: Sequence[StreamSpec], how: JoinType, given: object) -> str | None:
-    """Whose time the result's event time is: a stream's, by name, or the greatest; None: as the
-    join type has it."""
+    """Whose time the result's event time is: a stream's, by name, or the greatest; None: it depends
+    on the join type."""
     if given is None:
         return None
     names = [stream.name for stream in streams]
@@ -84,7 +88,7 @@ def _check_timed(streams: Sequence[StreamSpec], given: str) -> None:
 
 
 def suggested(spec: WindowedSpec) -> str:
-    """Whose time every result has, to name it as ``event_time``."""
+    """A value of ``event_time`` with which every result has a time."""
     if spec.how.preserves_first and spec.how.preserves_others:
         return GREATEST
     return spec.streams[-1 if spec.how.preserves_others else 0].name

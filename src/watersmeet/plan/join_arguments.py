@@ -28,7 +28,7 @@ _EXAMPLE = "like 'views.price < clicks.bid'"
 
 
 def join_type(how: object, *, possible: Sequence[JoinType] = JOIN_TYPES) -> JoinType:
-    """The join type that a call names. What is none is answered with the ``possible`` ones."""
+    """The join type that a call names. If it is none, the message lists the ``possible`` ones."""
     found = join_type_of(how) if isinstance(how, str) else None
     if found is not None:
         return found
@@ -112,8 +112,8 @@ def window_lengths(streams: Sequence[StreamSpec], within: object) -> tuple[int |
 
 
 def check_may_be_unbounded(how: JoinType, unbounded: object, unlimited: Sequence[str]) -> None:
-    """Nothing bounds the state: is that what was asked for? ``unlimited`` are the differences of
-    times that ``where`` should have limited for there to be windows."""
+    """Nothing bounds the state: does the call allow that? ``unlimited`` are the differences of
+    times that ``where`` should have limited, so that there could be windows."""
     missing = "within: missing"
     if unlimited:
         missing += f", and where does not limit {' and '.join(unlimited)}"

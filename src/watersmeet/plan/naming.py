@@ -1,7 +1,7 @@
 """Names: which column a user's name means, and how the columns of a result are called.
 
-A name means the column spelled exactly so, else the only one that differs just in case, as
-Spark has it by default. In a result, therefore, names that differ just in case count as equal.
+A name means the column spelled exactly so; if there is none, the only one that differs just in
+case, as in Spark by default. So in a result, names that differ just in case count as equal.
 
 The result of a join of ``views(ad_id, price, at)`` and ``clicks(ad_id, price, user)`` on
 ``ad_id``, if both have a time::
@@ -31,8 +31,8 @@ _LISTED = 20
 
 
 def resolve(stream: StreamSpec, name: str, *, argument: str, kind: str = "stream") -> Column:
-    """The one column of the stream that ``name`` means; ``argument`` is where it was named, and
-    ``kind`` what messages call the stream."""
+    """The one column of the stream that ``name`` means. Messages say that it was named in
+    ``argument``, and call the stream a ``kind``."""
     exact = [column for column in stream.columns if column.name == name]
     found = exact or [column for column in stream.columns if column.name.lower() == name.lower()]
     if len(found) == 1:
@@ -91,7 +91,7 @@ def _first_stream_columns(spec: JoinSpec) -> tuple[OutputColumn, ...]:
 
 
 def _other_columns(spec: JoinSpec, *, reserved: Sequence[OutputColumn]) -> tuple[OutputColumn, ...]:
-    """Every stream's columns that are no keys, prefixed where another would have the name."""
+    """The columns of all streams that are not keys, with a prefix where names would be equal."""
     others: list[tuple[int, StreamSpec, list[Column]]] = []
     for position, stream in enumerate(spec.streams):
         columns = [c for c in stream.columns if c.name not in spec.keys[position]]
@@ -143,7 +143,7 @@ def _check_unique(spec: JoinSpec, output: Sequence[OutputColumn]) -> None:
 
 
 def _were_twins(one: OutputColumn, other: OutputColumn) -> bool:
-    """Did the two differ in nothing but case already in their own DataFrame?"""
+    """Are both from one DataFrame, where their names already differed only in case?"""
     return (
         one.stream == other.stream
         and one.column is not None

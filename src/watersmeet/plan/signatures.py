@@ -1,6 +1,6 @@
-"""A public call whose arguments do not fit it says how it is meant.
+"""A public call with arguments that do not fit is answered with a right one.
 
-Python's own TypeError names a number of arguments; the reader wants to know which, and what a
+Python's own TypeError names a number of arguments. The reader wants to know which ones, and what a
 right call looks like.
 """
 
@@ -21,8 +21,8 @@ Result = TypeVar("Result")
 def as_in(
     example: str, *, by_position: str
 ) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:
-    """A function raises a PlanError with an ``example`` of its use when its arguments do not fit;
-    ``by_position`` says in words what those without a name are."""
+    """A function raises a PlanError with an ``example`` of its use when its arguments do not fit.
+    ``by_position`` describes the arguments that are given without a name."""
 
     def decorate(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
         signature = inspect.signature(function)
@@ -45,7 +45,7 @@ def as_in(
 def takes_arguments_of(
     plan: Callable[Arguments, object],
 ) -> Callable[[Callable[..., Result]], Callable[Arguments, Result]]:
-    """A function's signature is that of ``plan``, but for what it returns."""
+    """A function gets the signature of ``plan``, except for the returned type."""
 
     def decorate(function: Callable[..., Result]) -> Callable[Arguments, Result]:
         returned = function.__annotations__["return"]
@@ -57,7 +57,7 @@ def takes_arguments_of(
 
 
 def warn(message: str) -> None:
-    """Warn of the line that has called us: the first one outside of this package."""
+    """Warn, and name the line that has called us: the first one outside of this package."""
     package = __name__.partition(".")[0]
     frame, level = inspect.currentframe(), 1
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:
@@ -71,7 +71,7 @@ def _wrong(
     kwargs: Mapping[str, object],
     by_position: str,
 ) -> str | None:
-    """What does not fit, if it is one of the usual mistakes."""
+    """What is wrong with the arguments, if it is one of the usual mistakes."""
     known = signature.parameters.values()
     for name in kwargs:
         if name not in signature.parameters:

@@ -18,7 +18,7 @@ from watersmeet.plan.naming import resolve
 from watersmeet.spec.stream import StreamSpec
 from watersmeet.spec.windowed import MOST_STREAMS
 
-#: The type of what `F.window` makes.
+#: The type of a column that `F.window` makes.
 WINDOW = "struct<start:timestamp,end:timestamp>"
 #: What to do with a table beside streams.
 TABLES = (
@@ -50,7 +50,7 @@ def _listed(names: Sequence[str], one: str, several: str) -> str:
 
 
 def check_names(streams: Sequence[StreamSpec]) -> None:
-    """Has each stream a name of its own that can be used?"""
+    """Refuse names of streams that are not unique, or cannot be used."""
     seen: set[str] = set()
     for stream in streams:
         name = stream.name
@@ -81,9 +81,8 @@ def check_name(name: object) -> None:
 def with_time(
     stream: StreamSpec, *, argument: str | None = None, kind: str = "stream"
 ) -> StreamSpec:
-    """The stream with its time column's real name, once that column is found to be usable.
-    ``argument`` is what named it, if that was not ``time``, and ``kind`` what messages call the
-    stream."""
+    """The stream with its time column's real name. The column must be usable as a time.
+    ``argument`` is where it was named, if not in ``time``; messages call the stream a ``kind``."""
     argument = argument or f"time of the stream {stream.name!r}"
     if stream.time is None:
         if stream.delay is not None and not stream.watermarked:

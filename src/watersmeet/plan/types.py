@@ -28,7 +28,7 @@ _MOST_DIGITS = 38
 
 
 def check_key_type(type: str, *, column: str) -> None:
-    """Refuse a type that cannot be a key; ``column`` is how the message calls the column."""
+    """Refuse a type that cannot be a key; the message calls the column ``column``."""
     collated = _COLLATED.fullmatch(type)
     if collated:
         raise UnsupportedTypeError(

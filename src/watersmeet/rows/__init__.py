@@ -3,9 +3,9 @@
 Rows are Arrow record batches throughout, in every family and in both backends. Nothing here keeps
 state. The files, in the order in which to read them:
 
-What a stored row is
+What a stored row consists of
 
-    columns        the columns that it has besides the user's own
+    columns        its columns besides the user's own
     types          Spark's types and Arrow's, in one canonical form
     layout         which columns a stream's rows have, and what each is computed from
     input_layout   the layouts of all inputs of a join; how the user's columns are read back
@@ -26,10 +26,9 @@ How many at a time
     widths         the bytes that each row takes, and cutting rows by them
     gathering      small batches into larger ones
     ipc            rows as bytes
-    spill          what waits in a temporary file
+    spill          rows and values that wait in a temporary file
 
-What comes out
+Results
 
     output         from matched positions to rows of the result
-    sides          combinations of rows as positions, and those that satisfy a condition
 """

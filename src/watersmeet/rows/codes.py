@@ -1,4 +1,4 @@
-"""Codes of keys, over Arrow arrays: what Spark's side computes in SQL, and back."""
+"""Codes of keys, over Arrow arrays: the same that Spark computes in SQL, and the way back."""
 
 from __future__ import annotations
 

@@ -1,17 +1,23 @@
-"""Dealer rows by count: rows of equal content get codes of their own.
+"""Dealing rows by count: rows of equal content get codes of their own.
 
 A row without a key goes by its code, which is a hash of its content. Rows of equal content would
 all go to one shard, however many they are. So they are dealt, one shard after the other:
 
     the n-th row of a content in a task, from 0 on, gets the code whose shard is n further on
 
+For example, a task has the rows x, x, x and y, and there are four shards. The code of x belongs to
+shard 2, that of y to shard 1::
+
+    first batch    x ─► 2   x ─► 3   x ─► 0   y ─► 1
+    second batch   x ─► 1   x ─► 2   x ─► 3   y ─► 2
+
 **Invariant.** Which rows of a task go where depends on the rows that the task has, and not on their
 order: of k rows of equal content, some row gets each of the numbers 0 to k - 1, and it does not
-matter which. So a task that is run again deals alike, also behind a shuffle, which may bring its
-rows in another order. A row that has no like goes by its content alone.
+matter which. So a task that is run again deals alike, even behind a shuffle, which may bring its
+rows in another order. A row whose content is unique goes by its content alone.
 
-A hash decides here whether contents are equal. Where it errs, nothing is lost: rows are where their
-codes say.
+A hash decides here whether contents are equal. If two contents have one hash, nothing is lost: rows
+are where their codes say.
 """
 
 from __future__ import annotations
@@ -47,7 +53,7 @@ class Dealer:
         contents: Ints = content_hash(rows).to_numpy()
         order, first, counts = groups(contents)
         new = ContentCounts(contents[order[first]], counts)
-        # In order, they are found faster: neighbours are in the same places.
+        # In order, contents are found faster: neighbours are in the same places.
         before = np.zeros_like(counts)
         for counted in self._counts:
             before += counted.of(new.contents)
@@ -58,8 +64,8 @@ class Dealer:
         return rows.set_column(rows.schema.get_field_index(CODE), CODE, pa.array(codes))
 
     def _remember(self, new: ContentCounts) -> None:
-        """Add counts. Where some are not twice as long as the next, they become one: so there are
-        few of them, and each content is merged a few times, however many batches come."""
+        """Add counts. Counts that are not twice as long as the next become one with them. So there
+        are few of them, and each content is merged a few times, however many batches come."""
         while self._counts and len(self._counts[-1]) < 2 * len(new):
             new = self._counts.pop().merged(new)
         self._counts.append(new)

@@ -1,6 +1,6 @@
 """Gathering small batches into larger ones: large enough to be cheap, small enough to stream.
 
-Invariant: what is gathered takes less than twice the limit. A batch that is large enough by itself
+Invariant: gathered batches take less than twice the limit. A batch that is large enough by itself
 is handed on as it is.
 """
 
@@ -28,7 +28,7 @@ class Gathering:
         self._rows = self._size = 0
 
     def add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Take a batch; all that waits, if that is enough by now."""
+        """Take a batch. Yields all batches that wait, as one, if they are enough by now."""
         size = batch.nbytes
         if size >= self._limits[1]:
             yield from self.rest()
@@ -39,12 +39,12 @@ class Gathering:
             yield from self.rest()
 
     def rest(self) -> Iterator[pa.RecordBatch]:
-        """All that waits, if anything does."""
+        """All batches that wait, as one, if there are any."""
         if self._waiting:
             yield self._taken()
 
     def _taken(self) -> pa.RecordBatch:
-        """All that waits, as one batch. What it is made of is not held while that is used."""
+        """All batches that wait, as one. They are not held in memory while it is used."""
         waiting, self._waiting = self._waiting, []
         self._rows = self._size = 0
         return concat(waiting)

@@ -8,9 +8,9 @@ from watersmeet.rows.columns import Ints, Positions
 
 
 def groups(values: Ints | Positions, *, stable: bool = False) -> tuple[Positions, Ints, Ints]:
-    """The positions of values in their order, where in it the group of each different value begins,
-    and how large it is. Equal values stay as they are if the order is to be ``stable``, which takes
-    four times as long.
+    """The positions of values in ascending order; where in it the group of each value begins; and
+    how large the group is. If the order is ``stable``, equal values stay in their order, which
+    takes four times as long.
 
     >>> [each.tolist() for each in groups(np.array([7, 5, 7]), stable=True)]
     [[1, 0, 2], [0, 1], [1, 2]]

@@ -37,8 +37,8 @@ class InputLayout:
 
 
 def keyed_layouts(spec: JoinSpec, read: Iterable[tuple[int, str]] = ()) -> list[RowLayout]:
-    """How the rows of each input of a join by key are stored. Of some inputs, by position, columns
-    are ``read`` by conditions."""
+    """How the rows of each input of a join by key are stored. Conditions ``read`` some columns,
+    each given by the input's position and the column's name."""
     read = [*read]
     return [
         row_layout(

@@ -1,8 +1,8 @@
 """How a stream's rows are stored: which columns they have, and what each is computed from.
 
-A backend reads this and nothing else to encode rows: Spark in SQL expressions
+A backend encodes rows by this alone: Spark in SQL expressions
 (:mod:`watersmeet.spark.query.encode`), a local run over Arrow arrays
-(:mod:`watersmeet.rows.encode`). The user's names never appear among the stored ones: they may be
+(:mod:`watersmeet.rows.encode`). The user's names never appear among the stored names: they may be
 anything.
 
 A key's *code* is 64 bits by which rows are dealt out, sorted and probed. A single key of an
@@ -12,7 +12,7 @@ codes are compared again by them. A null in the key makes a null code, which mat
 
 Rows of a join without a key have a code too: a hash of their content, by which they are dealt out
 evenly, whatever their times. Where a row must be known again, a second hash is its *check*: rows
-with equal codes and checks have equal content, but for a chance of 2**-128.
+with equal codes and checks have equal content, except by a chance of 2**-128.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class Flag:
 
 @dataclass(frozen=True)
 class Content:
-    """A hash of what is in some columns: the same for rows of equal content. With ``complete``,
-    others share it only by chance: it also tells nulls and nested values apart."""
+    """A hash of the values in some columns: rows of equal content have the same hash. With
+    ``complete``, other rows have it only by chance: nulls and nested values count too."""
 
     columns: tuple[str, ...]
     complete: bool = False
@@ -79,8 +79,8 @@ Encoding = Key | Code | Value | Flag | Content
 
 @dataclass(frozen=True)
 class RowLayout:
-    """``columns`` are the stored columns in order, each with what it is computed from;
-    ``stored`` tells under which name a column of the user's is found."""
+    """``columns`` are the stored columns in order, each with its encoding; ``stored`` has, for each
+    column of the user's, the name of the stored column."""
 
     columns: tuple[tuple[str, Encoding], ...]
     stored: dict[str, str]
@@ -93,7 +93,7 @@ def row_layout(
     *,
     needed: Collection[str],
 ) -> RowLayout:
-    """Rows with a key, their time, and the columns that something ``needed`` to read."""
+    """Rows with a key, their time, and the columns that are ``needed``."""
     exact = exact_key(key_types)
     parts = tuple(Key(name, kind) for name, kind in zip(keys, key_types, strict=True))
     columns: list[tuple[str, Encoding]] = [(CODE, Code(parts, exact))]
@@ -118,8 +118,8 @@ def row_layout(
 def keyless_layout(
     stream: StreamSpec, *, needed: Collection[str], identified: bool = False
 ) -> RowLayout:
-    """Rows without a key: the hash of their content, their time, and the columns that something
-    ``needed`` to read. ``identified``: must a row be known again?"""
+    """Rows without a key: the hash of their content, their time, and the columns that are
+    ``needed``. ``identified``: must a row be known again?"""
     named = [(i, c.name) for i, c in enumerate(stream.columns) if c.name in needed]
     timed = [] if stream.time is None else [stream.time]
     content = tuple(dict.fromkeys([*timed, *(name for _, name in named)]))

@@ -1,8 +1,8 @@
 """From matched positions to rows of the result.
 
 Invariant: a batch of results has at most as many rows and bytes as a piece may have
-(:class:`watersmeet.spec.limits.Limits`), or it has one row. What is made of it on the way,
-arguments of a predicate for example, takes no more.
+(:class:`watersmeet.spec.limits.Limits`), or it has one row. Data made on the way, arguments of a
+predicate for example, take no more.
 """
 
 from __future__ import annotations
@@ -33,9 +33,8 @@ _POSITIONS = 16
 
 @dataclass(frozen=True)
 class ColumnSource:
-    """Where a column of the result comes from: a key (from whichever side has
-    the row), a stored column of one stream, whether it is a punctuation, or, with none of
-    these, the event time."""
+    """Where a column of the result comes from: a key (of any side that has a row), a stored column
+    of one stream, the flag of punctuations, or, with none of these, the event time."""
 
     key: int | None = None
     stream: int | None = None
@@ -65,8 +64,8 @@ def sources(
 @dataclass(frozen=True)
 class Output:
     """Builds batches of results: ``sources[i]`` tells where column i of the ``schema`` comes
-    from. ``exact``: is the key its own code? ``limit`` is the bytes that a piece may take, if a
-    budget says so, and ``limits`` what it may take anyway."""
+    from. ``exact``: is the key its own code? ``limit`` is the bytes that a budget allows for a
+    piece, if there is one; ``limits`` always hold."""
 
     schema: pa.Schema
     sources: tuple[ColumnSource, ...]
@@ -86,8 +85,8 @@ class Output:
         return max(1, min(self.limits.piece_rows, self.piece_bytes // _POSITIONS))
 
     def pieces(self, sides: Sides, *, widest: int | None = None) -> Iterator[Sides]:
-        """Combinations, a piece at a time. ``widest`` is what one takes at most, if that is known.
-        If that many fit into a piece, or nearly, none is measured."""
+        """Combinations, a piece at a time. None takes more than ``widest`` bytes, if that is given.
+        If nearly as many as that fit into a piece, they are not measured."""
         count, size = len(next(iter(sides.values()))[1]), self.piece_rows
         fitting = 0 if widest is None else min(size, self.piece_bytes // max(1, widest))
         if 2 * fitting >= min(size, count) > 0:
@@ -97,8 +96,8 @@ class Output:
             yield from self._measured(_part(sides, slice(start, start + size)))
 
     def rows(self, sides: Sides, *, punctuation: bool = False) -> Iterator[pa.RecordBatch]:
-        """One result row for each combination of a piece; the columns of a stream that is not
-        there are null."""
+        """One result row for each combination of a piece; the columns of a missing stream are
+        null."""
         count = len(next(iter(sides.values()))[1])
         if count:
             yield self._build(sides, count, punctuation=punctuation)

@@ -1,9 +1,9 @@
 """Routes: to which shards a stream's rows go.
 
 A route is part of the state's format: a change moves rows away from the state they belong to.
-It depends on what is in a row, never on where the row stands: a map task that is run again may
-see its rows in another order. (Rows without a key are dealt by count before that, in a way that
-does not depend on their order either: :mod:`watersmeet.rows.dealing`.)
+It depends on the content of a row, never on its position: a map task that is run again may see its
+rows in another order. (Rows without a key are dealt by count before that, in a way that does not
+depend on their order either: :mod:`watersmeet.rows.dealing`.)
 
 ======================  ==============================================================
 :class:`ByKey`          to one shard, that of its key; the rows of a table that is
@@ -15,8 +15,14 @@ does not depend on their order either: :mod:`watersmeet.rows.dealing`.)
                         probe all
 ======================  ==============================================================
 
-``slices`` are the shards that new rows are dealt to, the first so many; ``reach`` are those that
-may hold rows. Without them, or if there are fewer, all shards are meant.
+New rows are dealt to the first ``slices`` shards; the first ``reach`` shards may hold rows. Without
+these numbers, or if there are fewer shards, all shards are meant.
+
+**Example.** There are three shards, and the code of a row belongs to shard 1::
+
+    Home          to shard 1
+    Everywhere    to the shards 0, 1 and 2
+    StoredInOne   to the shards 0, 1 and 2; in 1 it is at home, and stored; it probes all three
 """
 
 from __future__ import annotations
@@ -91,8 +97,8 @@ class ByKey:
 
 @dataclass(frozen=True)
 class StoredInOne:
-    """Every row goes to every shard, with a column that tells which one stores it: the one of
-    its code. Elsewhere, the values of the columns that are for the ``home_only`` are null."""
+    """Every row goes to every shard, with a column that tells which one stores it: the shard of its
+    code. In other shards, the columns ``home_only`` are null."""
 
     slices: int | None = None
     reach: int | None = None
@@ -111,7 +117,7 @@ class StoredInOne:
 
 
 def with_reach(route: Route, least: int) -> Route:
-    """The same route, to so many shards at least, if it does not lead to one only.
+    """The same route, to at least so many shards, if it leads to several.
 
     >>> with_reach(Everywhere(2), 4), with_reach(Everywhere(), 4), with_reach(First(), 4)
     (Everywhere(reach=4), Everywhere(reach=None), First())
@@ -133,7 +139,7 @@ def with_slices(route: Route, slices: int | None) -> Route:
 
 
 def _first(asked: int | None, shards: int) -> int:
-    """How many shards are meant: the query may have fewer than it was planned for."""
+    """How many shards are meant. (The query may have fewer than it was planned for.)"""
     return shards if asked is None else min(asked, shards)
 
 
@@ -163,8 +169,9 @@ def _dealt(rows: pa.RecordBatch, numbers: Ints, shards: int) -> Iterator[ShardRo
 
 
 def _numbers(rows: pa.RecordBatch, shards: int) -> Ints:
-    """The shard of each row: that of its key. A null key matches nothing, so its row may go
-    anywhere; all null keys in one shard would be too many. It goes by what else is in the row."""
+    """The shard of each row: that of its key. A row with a null key matches nothing, so it may go
+    anywhere. One shard for all of them might get too many, so a hash of its other columns
+    decides."""
     codes = rows.column(CODE)
     if not codes.null_count:
         return shard_numbers(codes, shards)

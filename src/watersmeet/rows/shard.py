@@ -18,7 +18,7 @@ from watersmeet.rows.columns import Bools, Ints
 
 #: 2**64 divided by the golden ratio: Fibonacci hashing spreads runs of integers.
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-#: Added to a code, it adds one to the upper half of the product by which the shard is found.
+#: Added to a code, it makes the upper half of the hash, by which the shard is found, one greater.
 _NEXT = np.uint64((pow(0x9E3779B97F4A7C15, -1, 1 << 64) << 32) % (1 << 64))
 
 
@@ -48,7 +48,7 @@ def shard_numbers(codes: pa.Array, count: int) -> Ints:
 
 
 def further(codes: Ints, by: Ints) -> Ints:
-    """Codes that belong to shards so many further on, whatever the number of shards.
+    """Codes whose shards are so many further on, whatever the number of shards.
 
     >>> codes = further(np.full(5, 77), np.arange(5))
     >>> [shard_numbers(pa.array(codes), count).tolist() for count in (2, 3, 4)]

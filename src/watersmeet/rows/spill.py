@@ -1,9 +1,9 @@
-"""What waits in a temporary file, because it is too much for memory.
+"""Rows and values that wait in a temporary file, because they are too many for memory.
 
-- :class:`Spill`: values, bytes each, that are read back in any order.
+- :class:`Spill`: values of bytes, which are read back in any order.
 - :class:`WaitingRows`: rows that wait until a step has stored all new rows, and then probe them. A
-  step gets its input in chunks, in any order. Rows that are to meet new rows of another stream must
-  not probe before the last of those is stored. Few wait in memory; of many, all wait in a file.
+  step gets its input in chunks, in any order. Rows that meet new rows of another stream must not
+  probe before the last of those is stored. A few rows wait in memory, many wait in a file.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Spill:
         self._size = 0
 
     def add(self, value: bytes | pa.Buffer) -> Extent:
-        """Write a value; where it is."""
+        """Write a value. Returns where it is."""
         if self._file is None:
             self._file = tempfile.TemporaryFile(prefix="watersmeet-")  # noqa: SIM115
         extent = self._size, len(value)

@@ -20,7 +20,7 @@ _LONG = 100
 
 
 class KeyColumns(Protocol):
-    """What is to be known of stored keys: is the code the key itself, and where they are if not."""
+    """Where stored keys are: is the code the key itself? If not, in which columns are they?"""
 
     @property
     def exact(self) -> bool: ...
@@ -39,8 +39,8 @@ def same_keys(
     *,
     widest: int | None = None,
 ) -> Bools:
-    """Of pairs with equal codes, those with equal keys. ``widest`` is what the rows of a pair take
-    at most, if that is known: then narrow ones are not measured."""
+    """Which pairs with equal codes have equal keys. The rows of a pair take at most ``widest``
+    bytes, if that is given: then narrow rows are not measured."""
     equal = np.ones(len(mine), dtype=np.bool_)
     for name in () if layout.exact else layout.key_columns:
         left, right = ours.select([name]), others.select([name])
@@ -54,9 +54,9 @@ def same_keys(
 
 
 def key_at(layout: KeyColumns, given: InputLayout, rows: pa.RecordBatch, position: int) -> object:
-    """The key of one row of an input, for a person to read. A message must not fail because of it,
-    so a value that Python has no object for (a date in the year 10000, a string that is not UTF-8)
-    is given as Arrow's text or as bytes. Of a long one, only the beginning is given."""
+    """The key of one row of an input, for a person to read. A message must not fail because of it.
+    So a value for which Python has no object (a date in the year 10000, a string that is not UTF-8)
+    is given as Arrow's text or as bytes. A long value is cut."""
     row = rows.slice(position, 1)
     if layout.exact:
         column = next(name for name, stored in given.rows.stored.items() if stored == CODE)

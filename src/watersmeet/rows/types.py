@@ -1,7 +1,7 @@
 """Spark's types and Arrow's, in one canonical form.
 
-The same column reaches Python in different Arrow types: timestamps in the session's time zone,
-fields nullable or not as Spark's optimizer found out. Stored rows must not depend on that, so
+The same column may reach Python in different Arrow types: timestamps have the session's time zone,
+and Spark's optimizer decides which fields are nullable. Stored rows must not depend on that, so
 they are kept with every timestamp in UTC and every field nullable.
 """
 

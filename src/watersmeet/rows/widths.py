@@ -1,8 +1,8 @@
 """How wide rows are: the bytes that each takes, and cutting rows by them.
 
-Invariant: what is cut takes at most the limit, or is a single row. So no array that is made of it
-comes near the 2 GiB that offsets of strings, binaries and lists can reach. (Arrow notices that for
-some types only: a list of numbers gets wrong offsets, without an error.)
+Invariant: a part of some rows takes at most the limit, or is a single row. So no array that is made
+of it comes near the 2 GiB that offsets of strings, binaries and lists can reach. (Arrow notices
+that for some types only: a list of numbers gets wrong offsets, without an error.)
 
 Rule: rows are measured, not estimated by their average. Of a thousand short rows and a long one,
 it may be the long one that matches a million times.
@@ -30,7 +30,7 @@ _OFFSET_BITS = 32
 
 def row_bytes(rows: pa.RecordBatch, positions: Positions) -> Ints | int:
     """The bytes that each of the rows at these positions takes; one number if all rows take the
-    same.
+    same. In the example, a row has 8 bytes for the number, 4 for the offset, and those of its text.
 
     >>> rows = pa.RecordBatch.from_pydict({"n": [1, 2], "text": ["", "seven b"]})
     >>> row_bytes(rows, np.array([1, 0, 1])).tolist(), row_bytes(rows.select(["n"]), np.array([1]))
@@ -48,8 +48,8 @@ def row_bytes(rows: pa.RecordBatch, positions: Positions) -> Ints | int:
 
 
 def range_bytes(rows: pa.RecordBatch, low: Positions, high: Positions) -> Ints:
-    """The bytes that the rows of each range take together, from ``low`` to before ``high``. Of
-    rows that are mapped, only offsets at both ends are touched.
+    """The bytes that the rows of each range take together, from ``low`` to before ``high``. If the
+    rows are mapped, only the offsets at both ends are touched.
 
     >>> rows = pa.RecordBatch.from_pydict({"n": [1, 2, 3], "text": ["", "seven b", "x"]})
     >>> range_bytes(rows, np.array([0, 1, 2]), np.array([2, 3, 2])).tolist()
@@ -63,8 +63,8 @@ def range_bytes(rows: pa.RecordBatch, low: Positions, high: Positions) -> Ints:
 
 
 def cuts(widths: Ints | int, count: int, limit: int) -> Iterator[slice]:
-    """Neighbours, of ``count`` rows, that take at most ``limit`` bytes together, as many as can
-    be; a wider one is alone.
+    """Cuts ``count`` rows into parts of neighbours, as long as ``limit`` bytes allow. A row that
+    is wider is alone.
 
     >>> [(cut.start, cut.stop) for cut in cuts(np.array([3, 4, 5, 20, 1]), 5, 12)]
     [(0, 3), (3, 4), (4, 5)]
@@ -115,8 +115,8 @@ def _varies(kind: pa.DataType) -> bool:
 
 
 def _add_pointed_to(total: Ints, array: pa.Array, start: Positions, stop: Positions | None) -> None:
-    """Add the bytes that the offsets of values point to: of the values from each start to its
-    stop; None: of one value each."""
+    """Add the bytes that the offsets of values point to: for the values from each start to its
+    stop; or, if that is None, for the one value at each start."""
     kind = array.type
     if not _varies(kind):
         return
@@ -138,5 +138,5 @@ def _add_pointed_to(total: Ints, array: pa.Array, start: Positions, stop: Positi
 def _ends(
     offsets: npt.NDArray[np.int32], start: Positions, stop: Positions | None
 ) -> tuple[Positions, Positions]:
-    """Where what the offsets point to starts and stops."""
+    """Where the content that the offsets point to starts and stops."""
     return offsets.take(start), offsets[1:].take(start) if stop is None else offsets.take(stop)

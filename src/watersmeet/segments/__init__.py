@@ -3,7 +3,7 @@
 Nothing here knows where segments are stored. The files, in the order in which to read them:
 
     segment       rows that arrived together, and the bounds of their times
-    index         where they are, sorted by (code, time)
+    index         the positions of the rows, sorted by (code, time)
     keyset        a set of keys, as ranges; it is stored as a segment, too
 
 Searching by key and time

@@ -3,10 +3,18 @@
 The sorted ones are the *targets*. Where many codes are looked for among few targets, a table
 replaces the binary search, which takes a hundred nanoseconds a code:
 
-- Targets that are close together, as numbered things are, get a table with a bucket for every code
+- Targets that are close together, like serial numbers, get a table with a bucket for every code
   from the least to the greatest: four nanoseconds a code.
-- For others, a filter with one bit set for each target first drops almost all codes that cannot be
+- For others, a filter with one bit set for each target first drops almost all codes that are not
   among them, in about a nanosecond; the rest are looked up in a hash table, in ten.
+
+**Example.** The codes 3, 5, 9 and 4 are looked for among the targets 3, 3, 4, 9. The table has a
+bucket for each code from 3 to 9, and says where the code begins among the targets::
+
+    code      3   4   5   6   7   8   9
+    begins    0   2   -   -   -   -   3
+
+The code 5 is not there. The others begin at 0, 3 and 2.
 """
 
 from __future__ import annotations
@@ -28,7 +36,11 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def starts_of(codes: Ints, targets: Ints) -> tuple[Ints, Ints]:
-    """The positions of the codes that are among the targets, and where each begins there."""
+    """The positions of the codes that are among the targets, and where each begins there.
+
+    >>> [each.tolist() for each in starts_of(np.array([3, 5, 9, 4]), np.array([3, 3, 4, 9]))]
+    [[0, 2, 3], [0, 3, 2]]
+    """
     chosen = None
     if len(targets) <= _FILTER_BELOW * len(codes):
         span = int(targets[-1]) - int(targets[0]) + 1
@@ -54,7 +66,7 @@ def _by_address(codes: Ints, targets: Ints, span: int) -> tuple[Ints, Ints]:
     starts = np.flatnonzero(np.append(True, targets[1:] != targets[:-1]))
     table = np.full(span + 1, -1, dtype=np.int32)
     table[targets[starts] - targets[0]] = starts
-    # Unsigned, what is below the least is far above the greatest.
+    # As unsigned numbers, codes below the least are far above the greatest.
     distance = (codes - targets[0]).view(np.uint64)
     low = table.take(np.minimum(distance, np.uint64(span)).view(np.int64))
     found = np.flatnonzero(low >= 0)
@@ -62,8 +74,8 @@ def _by_address(codes: Ints, targets: Ints, span: int) -> tuple[Ints, Ints]:
 
 
 def _by_hash_table(codes: Ints, targets: Ints) -> tuple[Ints, Ints]:
-    """The same, by a table of where each target begins, in the bucket it is hashed to. Of targets
-    that share a bucket the last is there; the others are searched for."""
+    """The same, by a hash table of where each target begins. If several targets share a bucket, it
+    has the last of them; the others are found by binary search."""
     starts = np.flatnonzero(np.append(True, targets[1:] != targets[:-1]))
     bits = min((_BUCKETS * len(starts)).bit_length(), _TABLE_BITS)
     table = np.zeros(1 << bits, dtype=np.int32)
@@ -85,7 +97,7 @@ def _by_hash_table(codes: Ints, targets: Ints) -> tuple[Ints, Ints]:
 
 
 def may_be_among(codes: Ints, targets: Ints) -> Bools:
-    """Which codes may be among the targets; a few are let through in error."""
+    """Which codes may be among the targets. A few others are let through in error."""
     bits = min(len(targets).bit_length() + 5, _FILTER_BITS)
     buckets = np.zeros(1 << bits, dtype=np.bool_)
     buckets[_bucket(targets, bits)] = True

@@ -1,4 +1,4 @@
-"""Where the rows of a segment are, sorted by (code, time): three arrays of the same length.
+"""The index of a segment: where its rows are, by (code, time), in three arrays of one length.
 
     codes[i], times[i]   the i-th smallest (key code, time)
     order[i]             the position of that row among the rows
@@ -51,8 +51,8 @@ def sort_order(codes: Ints, times: Ints) -> Ints:
     """The permutation that sorts by (code, time).
 
     Rows usually come in order of time. Then a stable sort by code alone leaves the times of each
-    code in order. Only the codes for which it does not are sorted again. Sorted runs, as in a
-    merge, cost one pass.
+    code in order. Only codes whose times are not in order then are sorted again. Sorted runs, as in
+    a merge, cost one pass.
 
     >>> sort_order(np.array([7, 5, 7]), np.array([3, 1, 2])).tolist()
     [1, 2, 0]

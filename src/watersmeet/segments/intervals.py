@@ -1,13 +1,20 @@
-"""NewIntervals by intervals: which stored rows overlap new ones, in one dimension or several?
+"""Searching by intervals: which stored rows overlap new ones, in one dimension or several?
 
-The cost follows the new rows and what they find, not the number of pairs. Stored rows are
-*prepared* once, and so are new ones, which search several segments of them. They search along the
-*axis* that selects most: by the intervals of one dimension, or by their lows or their highs alone,
-with a line for each class of lengths (:mod:`watersmeet.segments.lines`). What is found is compared
-in all dimensions that the axis does not decide. If that would be much, the two axes that select
-most are searched together, by a grid.
+The cost depends on the new rows and their matches, not on the number of pairs. Stored rows are
+*prepared* once, and so are new ones, which search several segments. They search along the *axis*
+that selects most: by the intervals of one dimension, or by their lows or their highs alone, with a
+line for each class of lengths (:mod:`watersmeet.segments.lines`). The rows that are found are
+compared in all dimensions that the axis does not decide. If these are many, the two axes that
+select most are searched together, by a grid.
 
-Which axes select most is counted for a sample of the new rows. It changes no result.
+A sample of the new rows tells which axes select most. The choice changes no result.
+
+**Example.** A new row finds a tenth of the stored rows by time, and a fiftieth by price, with one
+line each. The costs of a new row, in pairs that are compared::
+
+    stored rows   by price           by price and time, in a grid
+    1,000         10 + 20            60 + 2 * 2                     a line is cheaper
+    100,000       10 + 2,000         60 + 2 * 200                   the grid is cheaper
 """
 
 from __future__ import annotations
@@ -25,7 +32,7 @@ from watersmeet.segments.lines import Grid, Line, Pairs, classes
 from watersmeet.segments.probe import spread
 from watersmeet.segments.runs import Runs
 
-#: How many pairs are looked at together: few enough that they stay near.
+#: How many pairs are compared together: few enough that they stay in the processor's cache.
 _AT_A_TIME = 1 << 16
 #: How many new rows tell which axes select most.
 _SAMPLE = 512
@@ -36,8 +43,9 @@ _GRID_COST = 60
 
 @dataclass(frozen=True)
 class _Axis:
-    """What stored rows are searched by: the intervals of a dimension (``ends`` None), or only their
-    ``"lows"`` (with the highs of new rows) or their ``"highs"`` (with the lows of new rows)."""
+    """The order in which stored rows are searched: by the intervals of a dimension (``ends`` None),
+    or only by their ``"lows"`` (with the highs of new rows) or their ``"highs"`` (with the lows of
+    new rows)."""
 
     dimension: int
     ends: str | None = None
@@ -56,8 +64,8 @@ class _Axis:
 
 
 class NewIntervals:
-    """New rows, ``count`` of them, with their ``bounds``, one for each dimension. What a search
-    needs of them is kept for the next."""
+    """New rows, ``count`` of them, with their ``bounds``, one for each dimension. Data that a
+    search makes of them are kept for the next one."""
 
     def __init__(self, count: int, bounds: Sequence[Bounds]) -> None:
         self.rows = known_rows(count, bounds)
@@ -71,8 +79,8 @@ class NewIntervals:
         return [each.at(some) for each in self.bounds]
 
     def along(self, axis: _Axis) -> tuple[Ints, list[Bounds]]:
-        """The rows that have bounds, and these, in the order of an axis. In order, they are found
-        faster: neighbours search in the same places."""
+        """The rows that have bounds, and the bounds, in the order of an axis. In order, the search
+        is faster: neighbours search in the same places."""
         if axis not in self._along:
             rows = self.rows[np.argsort(axis.new(self.bounds).ends[self.rows])]
             self._along[axis] = rows, [each.at(rows) for each in self.bounds]
@@ -81,7 +89,7 @@ class NewIntervals:
 
 class StoredIntervals:
     """Stored rows, ``count`` of them, ready to be searched by their ``bounds``, one for each
-    dimension. What is made for a search is kept for the next.
+    dimension. Data that are made for a search are kept for the next one.
 
     >>> stored = StoredIntervals(3, [Bounds(np.array([0, 5, 7]), np.array([4, 6, 9]))])
     >>> prices = Bounds.points(np.array([6, 8, 1]))
@@ -98,7 +106,7 @@ class StoredIntervals:
 
     @property
     def nbytes(self) -> int:
-        """What it takes in memory; more, after a search along other axes."""
+        """The bytes of memory that it takes; more after a search along other axes."""
         kept: Iterator[Bounds | Line | Grid]
         kept = chain(self._bounds, *self._lines.values(), *self._grids.values())
         return self._rows.nbytes + sum(each.nbytes for each in kept)
@@ -120,8 +128,8 @@ class StoredIntervals:
             yield rows[new_rows], self._rows[stored_rows]
 
     def runs(self, new: NewIntervals, *, longer: int = 0) -> Runs | None:
-        """The same pairs as runs, if that is what they are: in one dimension, in which places
-        decide, and if they have about so many stored rows each, or are ``longer``."""
+        """The same pairs as runs. That is possible in one dimension, where the order of the stored
+        rows decides. If the runs are not at least about as long as ``longer``: None."""
         if len(new.bounds) != 1 or not len(new.rows) or not len(self._rows):
             return None
         axis = _Axis(0)
@@ -157,20 +165,20 @@ class StoredIntervals:
         best, second = sorted(axes, key=lambda axis: share[axis])[:2]
         lines, more = len(self._line(best)), len(self._line(second))
         by_line = lines * _LINE_COST + share[best] * len(self._rows)
-        # As if the axes were independent. Twice that, because not all in cells at a border overlap.
+        # As if the axes were independent. Twice that, because cells at a border have other rows.
         both = share[best] * share[second] * len(self._rows)
         by_grid = lines * more * _GRID_COST + 2 * both
         return [best, second] if by_grid < by_line else [best]
 
     def _axes(self, dimension: int) -> list[_Axis]:
-        """The axes of a dimension. Where intervals are of one length, no end alone selects more."""
+        """The axes of a dimension. If all intervals have one length, no end alone selects more."""
         whole, bounds = _Axis(dimension), self._bounds[dimension]
         if bounds.low is None or bounds.high is None or _exact(self._line(whole)):
             return [whole]
         return [whole, _Axis(dimension, "lows"), _Axis(dimension, "highs")]
 
     def _share(self, axis: _Axis, new: Bounds) -> float:
-        """Which share of all pairs a search along an axis finds."""
+        """The share of all pairs that a search along an axis finds."""
         ranges = [line.ranges(new) for line in self._line(axis)]
         found = sum(int((stop - start).sum()) for start, stop in ranges)
         return found / (len(new.ends) * len(self._rows))

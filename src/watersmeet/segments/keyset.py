@@ -5,9 +5,10 @@ Invariant: the ranges are ascending and disjoint, and there is a gap between nei
 Rule: ranges that touch become one. Punctuations come as single keys and as ranges of keys, and a
 query may see millions of them. If the keys of a stream are closed in about their order, a few
 ranges are enough, whatever the number of keys. A shard has only some of the keys. So a gap that has
-only keys of other shards is closed too: it makes no difference to this shard.
+only keys of other shards is closed too: it makes no difference to this shard. If the keys 4 and 7
+are closed and the shard has neither 5 nor 6, the range is 4 to 7.
 
-A set does not change. One that grows is made of several (:mod:`watersmeet.state.key_segments`).
+A set does not change. A set that grows consists of several (:mod:`watersmeet.state.key_segments`).
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from watersmeet.rows.shard import Shard
 from watersmeet.segments.index import Index
 from watersmeet.segments.segment import Segment
 
-#: A gap with more codes than this, times the number of shards, is taken to have a key of every
-#: shard. (One in ten million has not.)
+#: A gap with more codes than this, times the number of shards, is assumed to have a key of every
+#: shard. (One in ten million has none of some shard.)
 _GAP = 16
 #: Gaps are examined together, about this number of codes at a time.
 _CODES = 1 << 20
@@ -85,8 +86,8 @@ class KeySet:
         return KeySet(lows[starts], reach[ends])
 
     def bridged(self, before: KeySet, shard: Shard) -> KeySet:
-        """The set with the gaps closed that have no key of this shard. A gap of the set ``before``
-        has been examined already, and is left open.
+        """The set, with those gaps closed that have no key of this shard. A gap of the set
+        ``before`` has been examined already, and stays open.
 
         >>> mine = KeySet().with_codes(np.arange(1, 1000)[Shard(1, 2).has(np.arange(1, 1000))])
         >>> whole = mine.bridged(KeySet(), Shard(1, 2))

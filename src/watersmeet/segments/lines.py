@@ -5,13 +5,20 @@ overlaps only rows of one range of it, which two binary searches find::
 
     low - reach <= stored.low <= high           reach: the length of the longest stored interval
 
-Points have the reach 0, and the range is exact; so it is for intervals of one length. Of others,
-some in the range end before ``low``, and must be compared. One long interval would make all ranges
-long. So stored rows are put into classes by their lengths, a factor of two each, with a line for
-every class: where it is evenly filled, half of what is found overlaps.
+Points have the reach 0, and the range is exact; it is exact for intervals of one length, too. If
+lengths differ, some intervals in the range end before ``low``, and must be compared. One long
+interval would make all ranges long. So stored rows are put into classes by their lengths, a factor
+of two each, with a line for every class: if lengths are evenly spread, half of the found rows
+overlap.
 
-A *grid* has two lines, and stored rows in cells by their places in both: equally many in every row
-and in every column of cells. A new row finds one range for each row of cells that it reaches::
+**Example.** The stored intervals [0, 4], [2, 3], [5, 8] and [9, 12] have the reach 4. The new
+interval [4, 6] finds those whose lows are from 4 - 4 = 0 to 6: the first three. The second one ends
+at 3, before 4: it is compared, and dropped. With [0, 1000] among them, every new interval would
+find all stored ones before it; in a class of its own, that one costs one more search.
+
+A *grid* has two lines, and puts stored rows into cells by their places in both: equally many in
+every row and in every column of cells. A new row finds one range for each row of cells that it
+reaches::
 
     ┌──┬──┬──┬──┐
     ├──┼──┼──┼──┤
@@ -46,7 +53,13 @@ Pairs = tuple[Positions, Positions]
 class Line:
     """Stored rows in the order of ``keys``: row ``order[i]`` has ``keys[i]``. It overlaps a new
     interval ``[low, high]`` only if ``low - reach <= keys[i] <= high``. ``reach`` None: there is no
-    such lower limit; ``open``: there is no upper limit. ``exact``: all such rows overlap."""
+    lower limit; ``open``: there is no upper limit. ``exact``: all rows within the limits overlap.
+
+    >>> stored = Bounds(np.array([0, 2, 5, 9]), np.array([4, 3, 8, 12]))
+    >>> line = Line.of(stored, np.arange(4))
+    >>> line.ranges(Bounds(np.array([4, 10]), np.array([6, 11])))
+    (array([0, 3]), array([3, 4]))
+    """
 
     keys: Ints
     order: Ints
@@ -74,11 +87,11 @@ class Line:
 
     @property
     def nbytes(self) -> int:
-        """What it takes in memory."""
+        """The bytes of memory that it takes."""
         return self.keys.nbytes + self.order.nbytes
 
     def ranges(self, new: Bounds) -> tuple[Ints, Ints]:
-        """For each new row, where in the order the rows begin and end that it may overlap."""
+        """For each new row, where the rows that it may overlap begin and end in the order."""
         start = np.zeros(len(new.ends), dtype=np.int64)
         stop = np.full(len(new.ends), len(self.keys))
         if self.reach is not None:
@@ -138,8 +151,8 @@ class Grid:
                 yield found[number[place]], self.order[stored]
 
     def _cells(self, ranges: tuple[Ints, Ints], found: Ints) -> tuple[Ints, Ints]:
-        """Where, in one direction, the cells begin and end that have the rows of some ranges, none
-        of which is empty."""
+        """For some ranges of rows, none of them empty: where their cells begin and end, in one
+        direction."""
         start, stop = (places[found] for places in ranges)
         return start * self.side // len(self.order), (stop - 1) * self.side // len(self.order) + 1
 
@@ -173,8 +186,8 @@ def _sorted(keys: Ints) -> Ints:
 
 
 def _lengths(low: Ints, high: Ints) -> npt.NDArray[np.uint64]:
-    """The lengths of intervals; 0 if the low is above the high. A length may exceed every signed
-    number, so it is an unsigned one."""
+    """The lengths of intervals; 0 if the low is above the high. A length may be too large for a
+    signed number, so it is an unsigned one."""
     lengths = high.view(np.uint64) - low.view(np.uint64)
     lengths[high < low] = 0
     return lengths

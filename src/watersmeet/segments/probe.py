@@ -14,6 +14,16 @@ ranges at once. The cost depends on which side is which:
 
 The ranges are emitted in pieces of bounded size: a row that matches millions
 of stored rows is spread over as many pieces as it needs.
+
+**Example.** A new row with code 3 and time 15 probes an index, within 2 seconds::
+
+    code   3    3    3    7    7    9
+    time  10   14   20   11   19   12
+           └──────────┘                 equal codes: the places 0 to 2
+                └┘                      times from 13 to 17: the place 1
+
+If the segment is plain, its six rows search among the new ones: the row with code 3 and time 14
+finds the new row, all others find nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +39,8 @@ from watersmeet.segments.code_search import may_be_among, starts_of
 from watersmeet.segments.index import Index
 from watersmeet.segments.segment import Segment
 
-#: Rows that search in fewer rows than this need not be sorted: all of it stays near.
+#: Rows that search among fewer rows than this need not be sorted: these stay in the processor's
+#: cache.
 NEAR = 1 << 15
 
 
@@ -73,8 +84,8 @@ class Ranges:
 
 
 def spread(low: Ints, high: Ints, size: int) -> Iterator[tuple[Ints, Ints]]:
-    """What lies in ranges: the number of the range and the place, at most ``size`` of
-    them at a time.
+    """The places in ranges: for each place the number of its range, and the place itself. At most
+    ``size`` of them at a time.
 
     >>> low, high = np.array([4, 9]), np.array([7, 10])
     >>> [(number.tolist(), place.tolist()) for number, place in spread(low, high, 2)]
@@ -98,7 +109,7 @@ def spread(low: Ints, high: Ints, size: int) -> Iterator[tuple[Ints, Ints]]:
 
 def portions(low: Ints, high: Ints, size: int) -> Iterator[tuple[Ints, Ints, Ints]]:
     """Ranges, with at most ``size`` places at a time: their numbers, and where each begins and
-    ends; one may be in several portions.
+    ends. A range may be in several portions.
 
     >>> low, high = np.array([4, 9]), np.array([7, 10])
     >>> [[each.tolist() for each in portion] for portion in portions(low, high, 2)]
@@ -115,8 +126,8 @@ def portions(low: Ints, high: Ints, size: int) -> Iterator[tuple[Ints, Ints, Int
 
 
 def _reached(ends: Ints, start: int, stop: int) -> Ints:
-    """The numbers of the ranges, with such ends one after the other, that have the places from
-    ``start`` to ``stop``."""
+    """The numbers of the ranges that have the places from ``start`` to ``stop``. Range i ends
+    before place ``ends[i]``."""
     first = int(np.searchsorted(ends, start, side="right"))
     last = int(np.searchsorted(ends, stop, side="left"))
     return np.arange(first, last + 1)
@@ -125,8 +136,8 @@ def _reached(ends: Ints, start: int, stop: int) -> Ints:
 def search(
     searchers: Searchers, stored: Segment, before: int | None, after: int | None
 ) -> tuple[Ranges, Index]:
-    """The matches of rows in a stored segment, as ranges of an index: the segment's own,
-    or, if it is plain, one of its rows that may match."""
+    """The matches of rows in a stored segment, as ranges of an index. It is the segment's own
+    index; or, if the segment is plain, a new index of those rows that may match."""
     index = stored.index if stored.has_index else _index_of_some(stored, searchers.codes)
     if not len(searchers.codes) or not len(index.codes):
         nothing = np.empty(0, dtype=np.int64)
@@ -137,7 +148,7 @@ def search(
 
 
 def _index_of_some(segment: Segment, targets: Ints) -> Index:
-    """The index of those of a segment's rows that may have one of some codes."""
+    """The index of a segment's rows that may have one of some codes, and of no others."""
     codes = codes_of(segment.rows)
     chosen = np.flatnonzero(may_be_among(codes, targets)) if len(targets) else np.arange(0)
     some = Index.of(codes[chosen], times_of(segment.rows)[chosen])
@@ -207,7 +218,8 @@ def _ends(index: Index, low: Ints, codes: Ints) -> Ints:
 
 
 def shifted(times: Ints, by: int) -> Ints:
-    """Times that much later, or earlier: at the ends of 64 bits, as far as there are times.
+    """Times that much later, or earlier; no later than the greatest number of 64 bits, and no
+    earlier than the least.
 
     >>> shifted(np.array([5, 2**63 - 2]), 7).tolist() == [12, 2**63 - 1]
     True

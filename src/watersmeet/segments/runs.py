@@ -1,9 +1,9 @@
 """Runs: pairs of rows where each new row meets neighbours, many of them.
 
 New row i meets the stored rows ``order[low[i]:high[i]]``. As long as nobody asks which pairs these
-are, a run is two numbers. To compare values of both sides, those of the stored rows are strung
-together run by run, and that of a new row is repeated: both are copied as blocks of memory, which
-takes less than a nanosecond a pair; to gather them by positions takes ten times as long.
+are, a run is two numbers. When values of both sides are compared, those of the stored rows are
+strung together run by run, and that of a new row is repeated. Both are copied as blocks of memory,
+which takes less than a nanosecond a pair. To gather them by positions takes ten times as long.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ class Runs:
             yield self.rows[run], self.order[place]
 
     def tiles(self, size: int) -> Iterator[Tile]:
-        """The same pairs, of neighbours that meet the same run together, at most ``size`` at a
-        time.
+        """The same pairs. Neighbours that meet the same run are together in a tile, at most
+        ``size`` pairs at a time.
 
         >>> low, high = np.array([0, 0, 0, 1]), np.array([2, 2, 2, 7])
         >>> runs = Runs(np.arange(4), low, high, np.arange(7))
@@ -108,7 +108,7 @@ class Runs:
         return self.rows[run], self.order[places - begun]
 
     def repeated(self, values: Values, to: Values) -> Values:
-        """For each pair the value of its new row, of values by position."""
+        """For each pair the value of its new row. ``values`` are in order of position."""
         start = 0
         for value, length in zip(values[self.rows], self._lengths.tolist(), strict=True):
             to[start : start + length] = value
@@ -116,7 +116,7 @@ class Runs:
         return to[:start]
 
     def strung(self, values: Values, to: Values) -> Values:
-        """For each pair the value of its stored row, of values that are in :attr:`order`."""
+        """For each pair the value of its stored row. ``values`` are in the same :attr:`order`."""
         start = 0
         for low, high in zip(self.low.tolist(), self.high.tolist(), strict=True):
             to[start : start + high - low] = values[low:high]
@@ -125,7 +125,7 @@ class Runs:
 
     @cached_property
     def changes(self) -> Ints:
-        """Where rows begin that meet another run than those before them."""
+        """Where rows begin that meet another run than the row before them."""
         changes = (self.low[1:] != self.low[:-1]) | (self.high[1:] != self.high[:-1])
         return np.flatnonzero(np.append(len(self.rows) > 0, changes))
 

@@ -24,17 +24,17 @@ from watersmeet.segments.index import Index
 
 
 class Sized(Protocol):
-    """What takes memory."""
+    """Something that takes memory."""
 
     @property
     def nbytes(self) -> int:
-        """How much."""
+        """How many bytes."""
 
 
 Made = TypeVar("Made", bound=Sized)
 
 _INDEX_COLUMNS = ("#codes", "#times", "#order")
-#: What the form in the cache says of a segment besides its columns.
+#: The facts about a segment that its form in the cache has besides columns.
 _KNOWN = ("min_time", "max_time", "widest", "index")
 
 
@@ -42,9 +42,9 @@ _KNOWN = ("min_time", "max_time", "widest", "index")
 class Segment:
     """Rows and the bounds of their times.
 
-    Invariant: no row has a null code (but in a segment that stays plain), and every time is in
-    ``[min_time, max_time]``. A null time (which only a join without a window stores) is zero; so
-    are all times of a stream without time.
+    Invariant: no row has a null code (except in a segment that stays plain), and every time is in
+    ``[min_time, max_time]``. A null time (which only a join without a window stores) counts as
+    zero; so do all times of a stream without time.
     """
 
     rows: pa.RecordBatch
@@ -75,7 +75,7 @@ class Segment:
 
     @cached_property
     def widest(self) -> int:
-        """The bytes that no row exceeds; rows are measured now if they have not been before."""
+        """The bytes of the widest row. Rows are measured now if they have not been before."""
         return int(np.max(row_bytes(self.rows, np.arange(len(self))), initial=0))
 
     @property
@@ -100,17 +100,17 @@ class Segment:
         return self
 
     def kept(self, name: Hashable, make: Callable[[], Made]) -> Made:
-        """What was made of the rows before, under that name, or is made now. It is kept as long as
-        the segment is open, which may be longer than a step; and equal rows of another stream, or
-        of another query, are the same segment (:mod:`watersmeet.state.part_names`). So the name
-        says all that it depends on, besides the rows."""
+        """Data made of the rows: kept under that name, or made now. They are kept as long as the
+        segment is open, which may be longer than a step; and equal rows of another stream, or of
+        another query, are the same segment (:mod:`watersmeet.state.part_names`). So the name must
+        say everything that the data depend on, besides the rows."""
         made: dict[Hashable, Made] = self.__dict__.setdefault("made", {})
         if name not in made:
             made[name] = make()
         return made[name]
 
     def close(self) -> None:
-        """Let go of what was made of the rows. It is made again if it is asked for."""
+        """Forget the data made of the rows. They are made again if they are asked for."""
         self.__dict__.pop("made", None)
 
     def __len__(self) -> int:
@@ -118,8 +118,8 @@ class Segment:
 
     @property
     def nbytes(self) -> int:
-        """What the rows, the index if there is one, and what else was made of them take in
-        memory. It grows while the segment is in use."""
+        """The bytes of memory that the rows take, with the index if there is one, and with other
+        data made of the rows. They grow while the segment is in use."""
         made: dict[Hashable, Sized] = self.__dict__.get("made", {})
         kept = sum(each.nbytes for each in made.values())
         return int(self.rows.nbytes) + (20 * len(self) if self.has_index else 0) + kept

@@ -1,8 +1,8 @@
 """What a join is, in plain data: no Spark, no state, no rows.
 
-A spec is what planning makes of a call and what every other part reads: ``explain`` prints it, a
-backend builds a query from it, stored rows and operators are laid out by it. Each family of joins
-has a spec of its own, in its folder. Times and durations are whole microseconds, types are Spark's
+Planning makes a spec of a call, and every other part reads it: ``explain`` prints it, a backend
+builds a query from it, and the layouts of stored rows follow from it. Each family of joins has a
+spec of its own, in its folder. Times and durations are whole microseconds, types are Spark's
 short names (``bigint``, ``decimal(10,2)``, ``array<int>``). The files, in the order in which to
 read them:
 
@@ -14,7 +14,8 @@ read them:
     predicate   a condition that is a Python function, as the user gives it
     budget      what a join may use, and each shard's part of it
     tuning      how a join works, where any way gives the same result
+    limits      how large the pieces are in which work is done
 
-A spec is what was asked for. What follows from it for a run, with this number of shards, is a
-*policy*: each family makes its own when a join is planned.
+A spec is what was asked for. How that runs, with this number of shards, is a *policy*: each family
+makes its own when a join is planned.
 """

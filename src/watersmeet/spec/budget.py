@@ -40,9 +40,9 @@ class Budget:
 
 @dataclass(frozen=True)
 class ShardBudget:
-    """One shard's part of a budget: bytes of ``memory``, ``rate`` in rows a second, or
-    its ``speed``: the part of a core's time that it has, if the rate is to be measured;
-    ``fanout``, the results that one new row may make."""
+    """One shard's part of a budget. ``memory`` is in bytes, ``rate`` in rows a second. If the rate
+    is to be measured, ``speed`` is the shard's part of a core's time. ``fanout`` is how many
+    results one new row may make."""
 
     overflow: str
     memory: int | None = None
@@ -51,7 +51,7 @@ class ShardBudget:
     fanout: int | None = None
 
     def shared(self, before: int, now: int) -> ShardBudget:
-        """A shard's part, if ``now`` that many shards share what was divided by ``before``."""
+        """A shard's part, if the budget is divided between ``now`` shards, not ``before``."""
         ratio = before / now
         return replace(
             self,
@@ -62,8 +62,7 @@ class ShardBudget:
 
 
 def shard_budget(budget: Budget, shards: int, cores: int | None) -> ShardBudget:
-    """What one shard may use of what the query may: shards are alike, and may all be
-    at work at once."""
+    """One shard's part of the query's budget: shards are alike, and may all be at work at once."""
     measured = budget.rate == "measured"
     return ShardBudget(
         overflow=budget.overflow,

@@ -17,9 +17,9 @@ _EXACT_TYPES = frozenset({"tinyint", "smallint", "int", "bigint", "date", "times
 class JoinSpec:
     """A planned join of any family: validated, complete, and immutable.
 
-    ``name`` is how metrics and the Spark UI call it. ``keys[i]`` are input i's key columns, aligned
-    over the inputs, and ``key_types`` the types they are compared in; both are empty in a join
-    without a key. ``where`` is the further condition, for people to read.
+    Metrics and the Spark UI call it by its ``name``. ``keys[i]`` are input i's key columns, in the
+    same order for all inputs, and ``key_types`` the types in which they are compared; both are
+    empty in a join without a key. ``where`` is the further condition, for people to read.
     """
 
     name: str
@@ -56,7 +56,7 @@ class JoinSpec:
 
     @property
     def emits_punctuations(self) -> bool:
-        """Has the result punctuations among its rows?"""
+        """Does the result have punctuations among its rows?"""
         return False
 
     @property
@@ -66,12 +66,13 @@ class JoinSpec:
 
     @property
     def carries_event_time(self) -> bool:
-        """Has the result a column for the event time with which Spark can go on?"""
+        """Does the result have a column with an event time that Spark can use?"""
         return False
 
     @property
     def ahead(self) -> int:
-        """How far the times of results are ahead of what is late for Spark, in microseconds."""
+        """How far results are ahead of late rows, in microseconds: their times are above Spark's
+        watermark of the micro-batch before by more than this."""
         return 0
 
     @property

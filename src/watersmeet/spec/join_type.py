@@ -11,8 +11,8 @@ type          of rows that match, the result has         of rows without a match
 ``anti``      nothing                                    those of the first stream
 ============  =========================================  ==============================
 
-Everything else follows from these columns: which rows a join must know to have matched (they are
-*marked*), and which are useless as soon as they have.
+Everything else follows from these columns: of which rows a join must know whether they have matched
+(these are *marked*), and which rows are useless as soon as they have matched.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class JoinType:
         return tuple(self.preserves(stream) for stream in range(streams))
 
     def marks(self, stream: int) -> bool:
-        """Must it be known of a stored row of a stream whether it has matched?
+        """Must the join know whether a stored row of a stream has matched?
 
         >>> [join_type.name for join_type in JOIN_TYPES if join_type.marks(0)]
         ['left', 'full', 'semi', 'anti']

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Limits:
     """The sizes by which rows, results and stored segments are cut, merged and written. None of
-    them changes a result: they are measured for speed and memory. Tests make them so small that a
-    few rows behave as millions do.
+    them changes a result: they were chosen by measurements of time and memory. Tests make them so
+    small that a few rows behave as millions do.
 
     Parameters
     ----------
@@ -18,9 +18,9 @@ class Limits:
     fan
         So many segments of about one size become one.
     tiny_bytes
-        The smallest segments are tiny, as many as take so much together in the store. They become
-        one, whatever their slots. (Of a small segment up to one kilobyte is its schema, so their
-        merger takes about half of that.)
+        The smallest segments are tiny: as many as take this much together in the store. They become
+        one, whatever their slots. (Up to one kilobyte of a small segment is its schema, so the
+        merged segment takes about half as much.)
     largest_bytes
         No merge makes a segment that takes more in memory. (A column of strings cannot exceed
         2 GiB.)
@@ -29,10 +29,11 @@ class Limits:
     part_bytes
         No part is larger than this, before compression, unless it is of one row.
     buffer_bytes
-        A part of at least this many bytes is written at once. And what waits for the end of a step
-        is written when it takes more than this in the store.
+        A part of at least this many bytes is written at once. Parts that wait for the end of a step
+        are written when they take more than this in the store.
     buffered_memory
-        And when it takes more than this in memory: rows may be much smaller in the store.
+        They are also written when they take more than this in memory: rows may be much smaller in
+        the store.
     open_bytes
         Open segments take at most this, without a budget. (A segment is opened about once for each
         chunk of new rows, from a file that the system keeps in memory as long as there is room.)
@@ -46,8 +47,9 @@ class Limits:
         From this mean length on, runs of numbers are strung together, one after the other, rather
         than gathered.
     formula_pairs, least_formula_pairs
-        Formulas are computed for so many pairs at a time: all that is made of them stays near.
-        Where fewer pairs would be computed at a time, another way is faster.
+        Formulas are computed for so many pairs at a time: few enough that their values stay in the
+        processor's cache. If fewer than the least number would be computed at a time, another way
+        is faster.
     """
 
     piece_rows: int = 1 << 18
@@ -68,5 +70,5 @@ class Limits:
     least_formula_pairs: int = 4 << 10
 
 
-#: Those of every query.
+#: The limits of every query.
 LIMITS = Limits()

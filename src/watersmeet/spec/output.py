@@ -16,8 +16,8 @@ class OutputColumn:
 
     ``stream`` and ``column`` name the source. Both are None for ``is_punctuation``, and for
     ``event_time`` if it is the greatest of the times; with a ``stream`` alone, it is that stream's
-    time. For a key column, ``key`` is its position among the keys and the value is taken from
-    whichever stream has the row.
+    time. For a key column, ``key`` is its position among the keys, and the value is that of any
+    stream that has a row.
     """
 
     name: str

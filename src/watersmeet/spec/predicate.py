@@ -10,8 +10,8 @@ from dataclasses import dataclass
 class PredicateFunction:
     """A vectorised function over rows of some streams; made by ``wm.predicate``.
 
-    ``columns`` tells, for a stream by name, which of its columns the function reads; all, if it
-    is not there. ``cost`` is what a pair takes, in microseconds, if that is declared."""
+    ``columns`` has, by the name of a stream, which of its columns the function reads; if the name
+    is not there, all. ``cost`` is the time for a pair, in microseconds, if it is declared."""
 
     function: Callable[..., object]
     streams: tuple[str, ...]

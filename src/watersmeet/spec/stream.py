@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from watersmeet.errors import PlanError
 
-#: What ``on`` and ``where`` call a table that has no name of its own.
+#: The name of a table that has no name of its own, in ``on`` and ``where``.
 TABLE_NAME = "table"
 #: In which order a stream's rows may come, by their keys.
 Arrival = Literal["clustered", "ordered"]
@@ -45,11 +45,11 @@ class Column:
 class StreamSpec:
     """One input: its columns and what is known about it.
 
-    ``delay`` is how far the watermark stays behind the greatest time seen;
-    ``watermarked`` says that the stream brought its own Spark watermark (then
-    ``delay`` is that watermark's), and ``ahead`` how far its rows surely are ahead of what is late
-    by it, in microseconds. ``rows_per_second`` and ``distinct_keys`` are what the user
-    expects, if given: they feed estimates only, never a result.
+    ``delay`` is how far the watermark stays behind the greatest time seen. ``watermarked``: the
+    stream brought its own Spark watermark, whose delay that is. Then its rows are not only on time:
+    they are certain to be ``ahead`` of late rows by so many microseconds. ``rows_per_second`` and
+    ``distinct_keys`` are what the user expects, if given: they are used for estimates only, never
+    for a result.
 
     ``unique``, ``arrival`` and ``punctuation`` are what the stream promises about its keys:
     each comes once; they come together or in order; they are closed by punctuations.

@@ -13,7 +13,7 @@ from watersmeet.spec.tuning import Tuning
 
 #: No more streams than this are joined at once.
 MOST_STREAMS = 10
-#: Said of a result's event time: it is the greatest of the times of its rows.
+#: The value of ``event_time`` that means the greatest of the times of a result's rows.
 GREATEST = "greatest"
 #: What a join may be optimised for.
 Goal = Literal["throughput", "memory", "early"]
@@ -25,10 +25,10 @@ class WindowedSpec(JoinSpec):
     """A planned join of streams.
 
     ``windows[i]`` is how long a row of stream i waits for a later one (None: for ever).
-    ``unbounded`` tells whether nothing bounds the state. ``event_time`` says whose time is the
-    result's: a stream's, by name, or the greatest; None: an inner join's is the greatest, other
-    joins have none. ``further`` is how much further than this join needs Spark's watermark is held
-    back, for a join that follows, in microseconds.
+    ``unbounded``: does nothing bound the state? ``event_time`` says whose time is the result's: a
+    stream's, by name, or the greatest. If it is None, an inner join has the greatest, and other
+    joins have no event time. Spark's watermark is held back ``further`` than this join needs, for
+    a join that follows, by so many microseconds.
     """
 
     windows: tuple[int | None, ...]
@@ -49,8 +49,8 @@ class WindowedSpec(JoinSpec):
 
     @property
     def carries_event_time(self) -> bool:
-        """Can Spark go on with event time after this join? If nothing else is said, only an inner
-        join's results are always newer than the watermark."""
+        """Can Spark use event time after this join? Without ``event_time``, only results of inner
+        joins are always newer than the watermark."""
         inner = self.how == INNER and all(stream.time for stream in self.streams)
         return self.event_time is not None or inner
 
@@ -72,7 +72,7 @@ class WindowedSpec(JoinSpec):
     @property
     def hold(self) -> int:
         """How far Spark's watermark is held back behind the join's own, in microseconds: as far
-        as results may be behind that, and ``further``. It is in whole milliseconds, as watermarks
-        are, so that what is added to a stream's delay is what the join takes off again."""
+        as results may be behind the join's watermark, and ``further``. Watermarks are in whole
+        milliseconds, and so is this: the join takes off exactly what is added to a delay."""
         longest = max((window or 0 for window in self.held_windows), default=0)
         return (durations.milliseconds(longest) + durations.milliseconds(self.further)) * 1000

@@ -6,10 +6,10 @@ Nothing here knows Spark, or a family of joins. Rows are kept as segments
     store          a small durable map from names to bytes
     part_names     names for the parts of segments: the same whenever a step is run again
     manifest       which segments there are
-    fingerprint    what must not change about a query while its checkpoint is in use
+    fingerprint    the facts about a query that must not change while its checkpoint is in use
     cache/         segments as files on the host: checked, private, bounded
     memory         the segments that are open, within a limit of memory
-    write_buffer   what waits to be written until the end of the step
+    write_buffer   values that wait to be written until the end of the step
     bitmaps        which rows of a segment are marked, and which are gone
     compaction     which segments to merge
     window         one stream's rows: its segments, and what happens to them

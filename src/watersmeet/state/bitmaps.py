@@ -7,8 +7,8 @@ is in the store if, and only if, one of its bits is set.
 
 Rule: a bitmap is loaded when it is first asked for, and only if its count says that it is stored.
 A change stays in memory until :meth:`Bitmaps.write`. So a bitmap that was only read is not
-written. A bitmap whose segment is dropped in the step that made it never reaches the store. What is
-written may leave memory: if bitmaps take more than :data:`MEMORY`, all of them do.
+written. A bitmap whose segment is dropped in the step that made it never reaches the store. Written
+bitmaps may leave memory: if they take more than :data:`MEMORY`, all of them do.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from watersmeet.rows.columns import Bools
 from watersmeet.state.manifest import Entry
 from watersmeet.state.store import Store
 
-#: What is loaded takes at most this many bytes after a write.
+#: Loaded bitmaps take at most this many bytes after a write.
 MEMORY = 32 << 20
 
 
@@ -30,8 +30,8 @@ class Bitmaps:
     """The marks and the gone bitmaps of one window, by entry.
 
     Invariant: a name in ``_changed`` is in ``_loaded``. A loaded bitmap is in the store if, and
-    only if, its name is in ``_stored``; the store may have an older version of it. Of a bitmap that
-    is not loaded, the store has all that is set.
+    only if, its name is in ``_stored``; the store may have an older version of it. If a bitmap is
+    not loaded, the store has all of its set bits.
 
     >>> from watersmeet.state.store import MemoryStore
     >>> store, entry = MemoryStore(), Entry("x", [], 3, 0, 0, 0, 0)

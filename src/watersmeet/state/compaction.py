@@ -8,9 +8,19 @@ Rule: in the newest two slots, four segments of about the same size become one, 
 log-structured merge tree. An older slot gets few new rows, if any. It becomes one segment, as soon
 as the largest one grows enough by the merge.
 
+**Example.** A slot is 10 seconds wide, and segments of these numbers of rows are stored::
+
+    newest row   0 to 9      10 to 19       20 to 29   30 to 39
+    segments     A 60 B 40   C 1,000 D 10   none       E 10  F 12  G 9  H 11  I 200
+    merged       A, B        none           none       E, F, G, H
+
+The first two slots are old ones. A and B become one, because A grows by more than a quarter. C and
+D do not: D would have all rows of C merged again. In the newest slot, E to H are of one size.
+
 *Tiny* segments, of a few kilobytes together, are a case apart. Each of them takes as long to open
-and to probe as one of a thousand rows. So they become one whatever their slots. That one is
-rewritten as soon as a row in it has stayed for a slot longer than it must, so the invariant holds.
+and to probe as one of a thousand rows. So they become one, whatever their slots. The merged segment
+is rewritten as soon as a row in it has stayed for a slot longer than it must, so the invariant
+holds.
 
 A probe thus visits about ten segments and a few young ones, whatever the size of the window. A row
 is merged about log4(rows in a slot / rows in a batch) times. (One batch may bring times that are
@@ -47,7 +57,8 @@ def tiny(
     limits: Limits = LIMITS,
 ) -> list[Entry]:
     """The tiny segments, if they should become one now: because they are many, or because one has a
-    row that is useless for longer than a slot of that ``width``. Times up to ``useless`` are."""
+    row that has been useless for longer than a slot, which has that ``width``. Rows with times up
+    to ``useless`` are useless."""
     small: list[Entry] = []
     total = 0
     for entry in sorted(entries, key=lambda entry: entry.bytes):
@@ -102,7 +113,7 @@ def _worth_merging(entries: Sequence[Entry], fan: int) -> bool:
 
 
 def _full_tiers(entries: Sequence[Entry], fan: int) -> list[list[Entry]]:
-    """The tiers that have enough members to become one segment."""
+    """The tiers with enough members to become one segment."""
     tiers: dict[int, list[Entry]] = defaultdict(list)
     for entry in entries:
         tiers[int(math.log(max(entry.rows, 1), fan))].append(entry)

@@ -1,8 +1,8 @@
-"""A query's fingerprint: what must not change about it while its checkpoint is in use.
+"""A query's fingerprint: the facts about it that must not change while its checkpoint is in use.
 
 Invariant: two queries may share state if and only if their fingerprints are equal. A fingerprint is
-text, kept in the manifest: facts by name, as JSON. So where two of them differ, that can be said
-in words.
+text, kept in the manifest: facts by name, as JSON. So the differences between two of them can be
+told in words.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 
-#: The name of the fact that lists the names of the streams. What is known of one of them is named
+#: The name of the fact that lists the names of the streams. A fact about one stream is named
 #: "... of <stream>".
 STREAMS = "streams"
-#: What stands before "columns of <stream>" in the name of the fact that lists the stored ones.
+#: The fact that lists a stream's stored columns is named so, followed by "columns of <stream>".
 STORED = "stored "
-#: What is known of a query: each fact by its name, as text or as a list of such.
+#: The facts about a query: each by its name, as text or as a list of texts.
 Facts = Mapping[str, str | Sequence[str]]
 
 
@@ -25,8 +25,7 @@ def fingerprint_of(facts: Facts) -> str:
 
 
 def differences(before: str, now: str) -> list[str]:
-    """What is different now, in words. Of a stream that was not there, or is no longer, nothing
-    is said but that.
+    """The differences, in words. If a stream was added or removed, only that is said about it.
 
     >>> differences(
     ...     fingerprint_of({"window of views": "5 min", "columns of views": ["a int", "b int"]}),
@@ -40,7 +39,7 @@ def differences(before: str, now: str) -> list[str]:
     for name in changed(before, now):
         was, is_now = old.get(name, "none"), new.get(name, "none")
         if name.startswith(STORED):
-            # Of a column that the stream has got or lost, that is enough.
+            # A column that the stream has got or lost is told as such, and not once more here.
             every = name.removeprefix(STORED)
             columns = {*old.get(every, ())} ^ {*new.get(every, ())}
             was, is_now = (_stored_but(columns, facts.get(name, ())) for facts in (old, new))

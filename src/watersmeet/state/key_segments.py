@@ -11,10 +11,10 @@ size (:mod:`watersmeet.state.compaction`), and a merge unites their ranges. So a
 new and little more, a code is written again about log4(codes / recent) times, and a search visits a
 few segments of each tier.
 
-Where the set has a length, codes are forgotten after it. The clock is the watermark. What a step
-adds is there when all rows of the step have come; so it counts from the next watermark on. Recent
-codes become a segment at the latest after an eighth of the length, a slot, and segments of one slot
-are merged. So a code is remembered for that length, and at most a quarter longer.
+Where the set has a length, codes are forgotten after it. The clock is the watermark. A step adds
+its codes when all of its rows have come, so their time begins with the next watermark. Recent codes
+become a segment at the latest after an eighth of the length, a slot, and segments of one slot are
+merged. So a code is remembered for that length, and at most a quarter longer.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from watersmeet.state.manifest import Entry
 from watersmeet.state.shard import ShardState
 from watersmeet.state.window import Window
 
-#: The time of what no watermark has come after.
+#: The time of codes after which no watermark has come yet.
 _UNTIMED = 2**63 - 1
 
 
 class KeySegments:
-    """A growing set of codes, under a name in the ``state``; without one, in memory only.
+    """A growing set of codes, under a name in the ``state``; without a state, in memory only.
 
-    ``length`` is in microseconds; None: nothing is forgotten. In a ``shard``, gaps that have no key
-    of it are closed.
+    ``length`` is in microseconds; None: nothing is forgotten. With a ``shard``, gaps without a key
+    of that shard are closed.
 
     >>> some = KeySegments()
     >>> some.add(np.array([3, 9]), np.array([5, 9]))
@@ -73,7 +73,7 @@ class KeySegments:
 
     def contains(self, codes: Ints) -> Bools:
         """For each code: is it in the set?"""
-        # To unite the segments costs no more than to search for so many codes in each of them.
+        # Uniting the segments costs no more than searching for so many codes in each of them.
         if sum(entry.rows for entry in self._entries) <= len(codes):
             return self.whole().contains(codes)
         found = self._new.contains(codes) | self._recent.contains(codes)
@@ -180,7 +180,7 @@ class KeySegments:
             self._value = value
 
     def _united(self, sets: Iterable[KeySet]) -> KeySet:
-        """The union. The gaps of the largest are known to have keys of the shard."""
+        """The union. Each gap of the largest set has been examined, and has a key of the shard."""
         filled = sorted(filter(None, sets), key=lambda keys: len(keys.low))
         if len(filled) < 2:
             return filled[0] if filled else KeySet()

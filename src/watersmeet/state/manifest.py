@@ -17,7 +17,7 @@ from typing import Any
 
 from watersmeet.errors import StateError
 
-#: The format of the bytes in the store. A change after which old state cannot be read raises it.
+#: The format of the bytes in the store. It is raised when old state cannot be read any more.
 FORMAT = 5
 
 
@@ -46,8 +46,8 @@ class Entry:
 @dataclass
 class StoredWindow:
     """A window as the manifest knows it: the ``entries`` of its segments. Rows with a time up to
-    ``useless_until`` can match nothing any more, and those of them that matched nothing have been
-    emitted, if the join emits such rows."""
+    ``useless_until`` can match nothing any more. If the join emits unmatched rows, those up to that
+    time have been emitted."""
 
     entries: list[Entry] = field(default_factory=list)
     useless_until: int | None = None
@@ -67,13 +67,13 @@ class StoredWindow:
 class Manifest:
     """What a shard keeps besides rows.
 
-    Invariant: it is plain data, and survives its bytes.
+    Invariant: it is plain data. Written as bytes and read again, it is the same.
 
     ``fingerprint`` says which query the state belongs to. ``windows`` hold the streams' rows,
-    ``named`` ones anything else that grows, and ``values`` names single values in the store.
+    ``named`` windows anything else that grows, and ``values`` names single values in the store.
     ``timer`` is the event-time timer that is set, in milliseconds. ``section`` belongs to the
     operator. ``parts`` counts the parts that were made so far. ``small`` are values that are too
-    small for a place of their own in the store (see :class:`watersmeet.state.store.InlineStore`).
+    small to be single values in the store (see :class:`watersmeet.state.store.InlineStore`).
     """
 
     fingerprint: str
@@ -126,10 +126,10 @@ def total_rows(entries: Sequence[Entry]) -> int:
 
 
 def total_bytes(entries: Sequence[Entry]) -> int:
-    """What all entries take in the store."""
+    """The bytes of all entries in the store."""
     return sum(entry.bytes for entry in entries)
 
 
 def total_memory(entries: Sequence[Entry]) -> int:
-    """What all entries take in memory."""
+    """The bytes of all entries in memory."""
     return sum(entry.memory for entry in entries)

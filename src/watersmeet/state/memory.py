@@ -1,9 +1,9 @@
 """The segments that a step has open, within a limit of memory.
 
-Invariant: open segments take at most the limit, or there is only one of them. So what a step has in
-memory does not grow with what it is given, nor with what is stored. What is made of their rows for
-searches counts (:meth:`watersmeet.segments.segment.Segment.kept`): of a narrow row, it takes more
-than the row itself.
+Invariant: open segments take at most the limit, or there is only one of them. So the memory of a
+step grows neither with its new rows nor with the stored ones. Data that searches make of the rows
+(:meth:`watersmeet.segments.segment.Segment.kept`) count too: for a narrow row, they take more than
+the row itself.
 
 Rule: the least recently used segments are evicted first. An evicted segment is opened again when
 the next probe needs it. An open segment is a file mapped into memory, or rows just decoded. Only
@@ -34,15 +34,15 @@ def resident_of(memory: int | None, limits: Limits = LIMITS) -> int:
 
 
 def memory_for(resident: int) -> int:
-    """The limit of all memory of which open segments may take so much."""
+    """The limit of all memory, given the limit of open segments."""
     return resident * _RESIDENT
 
 
 class OpenSegments:
     """Open segments by id, least recently used first.
 
-    Invariant: they take at most ``limit`` bytes, or there is only one; the one used last may have
-    grown since it was asked for.
+    Invariant: they take at most ``limit`` bytes, or there is only one. (The one used last may have
+    grown since then.)
 
     >>> import pyarrow as pa
     >>> from watersmeet.rows.columns import CODE
@@ -90,7 +90,7 @@ class OpenSegments:
             segment.close()
 
     def _weigh(self) -> None:
-        """Take the segment used last for what it takes now."""
+        """Measure the segment used last again: it may have grown."""
         if self._segments:
             segment_id = next(reversed(self._segments))
             segment, before = self._segments[segment_id]

@@ -4,10 +4,10 @@ Invariant: a name holds the number of the part, counted over the life of the sha
 its bytes. So two parts of a shard never have the same name, and two parts with the same name, of
 whatever shard or query, have the same bytes.
 
-Why not a random name: Spark may execute a micro-batch twice on two executors, and read the state
-that one of them has left with the changes that a later micro-batch has made to that of the other.
-Both executions begin with the same state and get the same rows, in the same order. So with such
-names both leave the same state.
+Why not a random name: Spark may execute a micro-batch twice, on two executors. Then it may read the
+state that one of them has left, with changes that a later micro-batch has made to the state of the
+other. Both executions begin with the same state and get the same rows, in the same order. So with
+such names both leave the same state.
 """
 
 from __future__ import annotations

@@ -4,13 +4,13 @@ Invariant: after :meth:`ShardState.commit` the store holds exactly what the mani
 Spark it becomes durable with the micro-batch: after a crash, the state is that of the last
 micro-batch that was committed.
 
-Rule: a shard is opened at the start of a step and committed at its end. In between, what has
-changed is in the store already (large parts), or waits for the commit (small parts, bitmaps, the
-manifest). Small values are in the manifest itself.
+Rule: a shard is opened at the start of a step and committed at its end. In between, changes are in
+the store already (large parts), or wait for the commit (small parts, bitmaps, the manifest). Small
+values are in the manifest itself.
 
-What a shard is depends on the operator: the keys of a hash bucket, slices of time, a part of a
-table. The state is the same for all: windows of the streams' rows, windows by name for other things
-that grow, and a small section for whatever else the operator keeps.
+What a shard holds depends on the operator: the keys of a hash bucket, slices, a part of a table.
+The state is the same for all: windows of the streams' rows, windows by name for other things that
+grow, and a small section for whatever else the operator keeps.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ class ShardState:
         self._named: dict[str, Window] = {}
 
     def named(self, name: str, *, length: int | None = None, indexed: bool = False) -> Window:
-        """The window of that name, which is no stream's own; an empty one, if there is none."""
+        """The window of that name, for rows other than a stream's; an empty one, if there is
+        none."""
         if name not in self._named:
             stored = self.manifest.named.setdefault(name, StoredWindow())
             self._named[name] = self._window(stored, length, delay=0)
@@ -97,7 +98,8 @@ class ShardState:
         return self.store.get(_value_name(name)) if name in self.manifest.values else None
 
     def keep(self, name: str, value: bytes | None) -> None:
-        """Keep a value under a name; None removes what was there. It was read before."""
+        """Keep a value under a name; None removes the value. Whoever calls this has read the old
+        value before."""
         known = name in self.manifest.values
         if value is not None:
             self.store.put(_value_name(name), value)
@@ -127,12 +129,12 @@ class ShardState:
         return any(window.entries for window in self.windows)
 
     def commit(self) -> None:
-        """Write what has changed, so that it commits with the micro-batch."""
+        """Write all changes, so that they commit with the micro-batch."""
         self.write()
 
     def write(self, *, fixed: Collection[str] = frozenset()) -> None:
-        """Merge segments that are due, and write what has changed; the ``fixed`` segments stay as
-        they are. (Windows by name are compacted by whoever fills them.)"""
+        """Merge segments that are due, and write all changes; the ``fixed`` segments stay as they
+        are. (Windows by name are compacted by the code that fills them.)"""
         for window in self.windows:
             window.compact(fixed=fixed)
             window.write()

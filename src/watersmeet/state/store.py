@@ -19,7 +19,7 @@ TOGETHER = 16 << 10
 
 
 class Store(Protocol):
-    """What a window needs of a durable map."""
+    """A durable map, as windows use it."""
 
     def get(self, name: str) -> bytes | None:
         """The value under that name, or None."""
@@ -56,7 +56,7 @@ class MemoryStore:
         self.values.pop(name, None)
 
     def at_hand(self, name: str) -> bool:
-        """Never: it stands for a store that is far away."""
+        """Never: this store stands for one that is far away."""
         return False
 
 
@@ -64,8 +64,8 @@ class MemoryStore:
 class InlineStore:
     """A store whose small values are kept in a dictionary, which the owner saves as one value.
 
-    Invariant: a value is in one place, in ``small`` or in the other ``store``. Whoever replaces a
-    value has read it before; so it is known where it was.
+    Invariant: a value is either in ``small`` or in the other ``store``. Whoever replaces a value
+    has read it before, so this class knows where it is.
 
     A round trip to Spark's state store takes most of a millisecond, however small the value.
 

@@ -10,7 +10,8 @@ time: a semi or anti join needs it no more, or its key is closed. It is then gon
 nothing, and it does not count. Gone rows are removed when a merge rewrites their segment, or when
 they are more than half of it.
 
-What may not survive the step is written at its end (:mod:`watersmeet.state.write_buffer`).
+New segments are written at the end of the step, because some of them are merged or dropped before
+(:mod:`watersmeet.state.write_buffer`).
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ from watersmeet.state.part_names import PartNames, segment_id
 from watersmeet.state.store import Store
 from watersmeet.state.write_buffer import WriteBuffer
 
-#: Plain segments are merged up to this size in memory. A scan of larger ones is not faster: its
-#: cost is that of the rows, and of one call for each segment.
+#: Plain segments are merged up to this size in memory. A scan of larger ones is not faster: it
+#: costs a call for each segment, and the time for the rows.
 PLAIN_BYTES = 8 << 20
-#: New segments wait for the end of the step if they take no more than so many of the largest.
+#: New segments wait for the end of the step, up to the memory of so many of the largest.
 _BUFFERED = 2
 
 
@@ -76,12 +77,12 @@ class Window:
 
     @property
     def entries(self) -> list[Entry]:
-        """Those of its segments."""
+        """The entries of its segments."""
         return self.stored.entries
 
     @property
     def useless_until(self) -> int | None:
-        """Up to which time its rows can match nothing any more; None: all may."""
+        """Up to which time its rows can match nothing any more; None: all rows may match."""
         return self.stored.useless_until
 
     # -- reading ---------------------------------------------------------------
@@ -124,7 +125,7 @@ class Window:
 
     @property
     def memory(self) -> int:
-        """What the stored rows and their indexes take in memory, in bytes."""
+        """The bytes that the stored rows and their indexes take in memory."""
         return total_memory(self.entries)
 
     # -- changing --------------------------------------------------------------
@@ -171,7 +172,7 @@ class Window:
         self._forget(entry)
 
     def write(self) -> None:
-        """Write what is new or has changed, so that it commits with the micro-batch."""
+        """Write all that is new or has changed, so that it commits with the micro-batch."""
         self._bitmaps.write()
         self._buffer.flush()
 
@@ -208,7 +209,7 @@ class Window:
         return segment
 
     def _decoded(self, entry: Entry) -> Segment:
-        """The segment of an entry, made of its parts."""
+        """The segment of an entry, from its parts."""
         segment = Segment.of(concat([decode(self._part(name)) for name in entry.parts]))
         return segment.indexed() if entry.indexed else segment
 
@@ -226,8 +227,8 @@ class Window:
         return int((times_of(self.open(entry).rows) <= until).sum())
 
     def _merge(self, group: list[Entry], *, rewrite: bool) -> None:
-        """Merge segments into one: with ``rewrite`` it has new parts, without useless rows; else it
-        has the parts of all."""
+        """Merge segments into one. With ``rewrite`` it has new parts, without useless rows;
+        otherwise it has the parts of all merged segments."""
         segments = [self.open(entry) for entry in group]
         marks = np.concatenate([self.marks(entry) for entry in group])
         gone = np.concatenate([self.gone(entry) for entry in group])

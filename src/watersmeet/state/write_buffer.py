@@ -1,14 +1,14 @@
-"""The write buffer of a window: what is written at the end of the step, not at once.
+"""The write buffer of a window: values that are written at the end of the step, not at once.
 
 Invariant: a part is either in the buffer or in the store, never in both. A segment's file is either
 in the buffer or (if it has not been evicted) in the local cache. At the end of a step the buffer is
 empty.
 
 Rule: small parts, and the files of all new segments, wait here. A small segment is often merged, or
-dropped, in the step that made it; what is deleted while it waits is never written. That matters
-because each value costs a round trip to Spark's state store. A large part does not wait. When
-more than ``buffer_bytes`` have come since the last flush, or segments that take more than
-``buffered_memory``, or less under a budget, it is time for the next one
+dropped, in the step that made it; values that are deleted while they wait are never written. That
+matters because each value costs a round trip to Spark's state store. A large part does not wait.
+The buffer is flushed when parts of more than ``buffer_bytes`` have come since the last flush, or
+segments that take more than ``buffered_memory``, or less under a budget
 (:class:`watersmeet.spec.limits.Limits`).
 
 A segment whose parts the store keeps at hand (:meth:`watersmeet.state.store.Store.at_hand`) gets no
@@ -30,9 +30,9 @@ from watersmeet.state.store import Store
 class WriteBuffer:
     """Parts by name, on their way to the store, and segments by id, on their way to the cache.
 
-    Invariant: ``_size`` is what all segments that have come since the last flush take in the store,
-    ``_memory`` what they take in memory. A segment counts until the flush, also when it has been
-    dropped meanwhile. ``memory`` is the limit of that under a budget.
+    Invariant: all segments that have come since the last flush take ``_size`` bytes in the store
+    and ``_memory`` bytes in memory. A segment counts until the flush, even if it has been dropped
+    meanwhile. ``memory`` limits ``_memory`` under a budget.
 
     >>> from watersmeet.state.store import MemoryStore
     >>> store = MemoryStore()
@@ -104,7 +104,7 @@ class WriteBuffer:
         return self._size > self.limits.buffer_bytes or self._memory > memory
 
     def flush(self) -> None:
-        """Write everything that waits."""
+        """Write all values and files that wait."""
         for name, value in self._parts.items():
             self.store.put(name, value)
         for segment_id, (segment, parts) in self._segments.items():

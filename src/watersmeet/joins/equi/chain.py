@@ -12,7 +12,7 @@ from watersmeet.rows.route import ByKey
 
 
 def chain_of(spec: EquiSpec, layout: EquiLayout) -> Chain:
-    """The chain of a join that is laid out so."""
+    """The chain of a join with this layout."""
     inputs = (
         Input.of(stream, given.rows, ByKey())
         for stream, given in zip(spec.streams, layout.inputs, strict=True)
@@ -22,5 +22,5 @@ def chain_of(spec: EquiSpec, layout: EquiLayout) -> Chain:
 
 
 def _adapted(layout: EquiLayout, now: Circumstances) -> EquiJoin:
-    """The join, where that many shards share its budget."""
+    """The join, with as many shards as there are: they share its budget."""
     return EquiJoin(layout.on(now.shards))

@@ -30,9 +30,9 @@ class EquiStreamCounters(JoinStreamCounters):
 
 @dataclass
 class EquiCounters(Counters):
-    """What one step did. ``full_results`` is an estimate of what the results would have been had
-    nothing been shed; ``deferred`` counts the probes of stored segments that were put off,
-    ``owed`` those that are still to be done."""
+    """What one step did. ``full_results`` estimates how many results there would have been without
+    shedding; ``deferred`` counts the probes of stored segments that were put off, ``owed`` those
+    that are still to be done."""
 
     family: ClassVar[str] = "equality join"
 

@@ -16,6 +16,14 @@ Three process all new rows of a stream at once, and order the streams:
   their number times the rows stored of every other stream (equation 1; the join's selectivity
   is common to all streams, and does not change the order);
 - ``output-rate``: first the stream of which one row is expected to make most results.
+
+**Example.** Stream a brings 30 new rows and has 100 stored; it usually brings 3. Stream b brings 2
+new rows and has 10 stored; it usually brings 8::
+
+                           score of a      score of b       first
+    consumption-rate       3               8                b
+    initial-output-size    30 * 10 = 300   2 * 100 = 200    a
+    output-rate            10              100              b
 """
 
 from __future__ import annotations
@@ -30,8 +38,8 @@ from watersmeet.joins.operator import Chunk
 from watersmeet.rows.columns import times_of
 
 Run = tuple[int, pa.RecordBatch]
-#: The stream with the highest score comes next. From: a stream, the new rows of each stream, the
-#: rows stored of each, and the rows that each usually brings.
+#: The stream with the highest score comes next. A score is computed from: a stream, the new rows of
+#: each stream, the stored rows of each, and the rows that each usually brings.
 Score = Callable[[int, Sequence[int], Sequence[int], Sequence[float]], float]
 
 #: The interleaving policies cut a micro-batch into about this many runs of each stream.

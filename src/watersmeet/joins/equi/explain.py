@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def branches(plan: EquiPlan) -> list[Node]:
-    """What matches, what is stored, what removes it, what is emitted when."""
+    """Which rows match, which are stored, what removes them, and when results are emitted."""
     spec, policy = plan.spec, plan.policy
     return [
         _condition(spec),
@@ -95,7 +95,7 @@ def _stream(spec: EquiSpec, position: int) -> Node:
 
 
 def _purge(spec: EquiSpec, position: int) -> str:
-    """What lets a row of the stream leave the state."""
+    """When a row of the stream leaves the state."""
     name, window = spec.streams[position].name, spec.windows[position]
     ways = []
     if window is not None:
@@ -111,7 +111,7 @@ def _purge(spec: EquiSpec, position: int) -> str:
 
 
 def _closed(spec: EquiSpec, position: int) -> list[str]:
-    """What the other of two streams says about its keys."""
+    """How the other of two streams closes keys."""
     other = next(stream for i, stream in enumerate(spec.streams) if i != position)
     ways: list[str] = []
     if other.unique:

@@ -1,5 +1,5 @@
-"""What has been measured of a stream in one shard: rows, rates and keys; and the choices that
-follow from it.
+"""The measurements of a stream in one shard: rows, rates and keys; and the choices that follow from
+them.
 
 Averages are exponential: the newest micro-batch weighs a tenth. They are kept with the state, so
 a micro-batch that is run again makes the same choices.
@@ -27,9 +27,9 @@ class Flow:
     brought any; ``rate`` is in rows a second of event time; ``newest`` is the greatest time
     seen; ``keys`` is an estimate of the number of distinct keys.
 
-    ``indexed``: do new segments get an index? ``switch_votes`` counts the micro-batches in a row
-    in which the other choice was clearly cheaper. ``shed_until``: rows up to that time were
-    discarded for lack of memory.
+    ``indexed``: do new segments get an index? ``switch_votes``: for how many micro-batches in a row
+    has the other choice been clearly cheaper? ``shed_until``: rows up to that time were discarded
+    for lack of memory.
 
     ``match_rates[i]`` is the share of new rows that match a row of stream i, and
     ``probe_order`` the order in which they probe the other streams' windows; ``sampled`` is the

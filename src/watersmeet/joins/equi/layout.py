@@ -1,5 +1,5 @@
-"""What the equality join's operator knows of the join: how its rows are stored, what follows
-from the spec, and the policy it runs by."""
+"""What the equality join's operator knows of the join: how its rows are stored, the facts of the
+spec that it needs, and the policy that it follows."""
 
 from __future__ import annotations
 
@@ -145,8 +145,8 @@ def _inputs(
 
 
 def fingerprint(spec: EquiSpec, layouts: Sequence[RowLayout]) -> str:
-    """What of a query must not change while its checkpoint lives. A join that hands punctuations on
-    remembers keys that others forget."""
+    """The facts about a query that must not change while its checkpoint lives. (A join that hands
+    punctuations on remembers keys that other joins forget.)"""
     facts = {
         "join type": spec.how.name,
         "types of the key": list(spec.key_types),

@@ -62,9 +62,9 @@ class EquiJoin(Operator[EquiState, EquiCounters, pa.RecordBatch]):
         counters.owed = len(state.debts)
 
     def ordered(self, rows: Chunk, state: EquiState) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """New rows of all streams in the order in which they are processed: each with its stream.
-        By *priority*, a stream with unique keys comes first: rows of the many side then find their
-        only match at once, and are not stored."""
+        """New rows of all streams in the order in which they are processed, each batch with its
+        stream. By *priority*, a stream with unique keys comes first: rows of the other one then
+        find their only match at once, and are not stored."""
         schedule = self.layout.policy.schedule
         if schedule.streams != "priority":
             usual = [flow.rows for flow in state.flows]

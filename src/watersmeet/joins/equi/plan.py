@@ -10,7 +10,7 @@ if it has matched nothing so far it is proven unmatched, as soon as::
 
     watermark >= time + windows[i]
 
-Without ``within`` that never comes: no row leaves, and no row is ever proven unmatched.
+Without ``within`` that never happens: no row leaves, and no row is ever proven unmatched.
 """
 
 from __future__ import annotations
@@ -86,9 +86,9 @@ def equi_spec(
 ) -> EquiSpec:
     """The spec of an equality join of streams; or what is wrong with the call.
 
-    ``unlimited`` are the differences of times that ``where`` should have limited for there to be
-    windows. The spec's ``unbounded`` tells whether the state really is unbounded, not just whether
-    that would have been allowed.
+    ``unlimited`` are the differences of times that ``where`` should have limited, so that there
+    could be windows. The spec's ``unbounded`` tells whether the state really is unbounded, not only
+    whether the call allows it.
     """
     check_streams(streams)
     streams = tuple(with_time(stream) for stream in streams)

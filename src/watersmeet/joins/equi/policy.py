@@ -1,7 +1,7 @@
-"""How an equality join runs: what goals, budgets, tuning and defaults come to, for one run.
+"""How an equality join runs: the choices that follow from goals, budgets, tuning and defaults.
 
-A policy is resolved once, when a join is planned. The operator follows it, ``explain`` prints it,
-and nothing works it out again.
+A policy is made once, when a join is planned. The operator follows it, ``explain`` prints it, and
+nothing computes it again.
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ class IndexPolicy:
 
 @dataclass(frozen=True)
 class Schedule:
-    """In which order new rows are processed: ``streams`` orders the streams (``"priority"``: those
-    with unique keys first; others are driver policies), ``rows`` those of a stream: as they came,
-    or by ``value``, those first that a punctuation is about."""
+    """In which order new rows are processed. ``streams`` is the order of the streams:
+    ``"priority"`` (those with unique keys first), or a driver policy. ``rows`` is the order within
+    a stream: ``"sequential"`` (as they came), or ``"value"`` (first those with a key that a
+    punctuation is about)."""
 
     streams: str = "priority"
     rows: str = "sequential"
@@ -52,11 +53,11 @@ class Schedule:
 class EquiPolicy(BudgetedPolicy):
     """How an equality join runs.
 
-    ``index[i]`` and ``invalidation`` say how windows are stored and when expired rows leave;
-    ``purge_after`` is the number of punctuations after which rows with closed keys are purged;
-    ``schedule`` is the order in which new rows are processed, and ``probe_orders[i]`` that in which
-    those of stream i probe the other windows until something is measured. ``in_stages``: what is in
-    memory is probed first, what is on disk later.
+    ``index[i]`` and ``invalidation`` say how windows are stored and when expired rows leave.
+    ``purge_after`` is the number of punctuations after which rows with closed keys are purged.
+    ``schedule`` is the order in which new rows are processed. In the order ``probe_orders[i]`` new
+    rows of stream i probe the other windows, until match rates are measured. ``in_stages``:
+    segments in memory are probed first, those on disk later.
     """
 
     index: tuple[IndexPolicy, ...]
@@ -67,8 +68,8 @@ class EquiPolicy(BudgetedPolicy):
     in_stages: bool = False
 
     def on(self, shards: int) -> EquiPolicy:
-        """The same, on another number of shards: they share the query's budget. (What the rates
-        suggested for a window at first stays: it changes with what is measured.)"""
+        """The same, on another number of shards: they share the query's budget. (How a window is
+        stored at first stays as it is: it changes with the measurements.)"""
         budget = None if self.budget is None else self.budget.shared(self.shards, shards)
         return replace(self, shards=shards, budget=budget)
 
@@ -76,9 +77,9 @@ class EquiPolicy(BudgetedPolicy):
 def equi_policy(
     spec: EquiSpec, *, shards: int, cores: int | None, weights: Callable[[], Weights]
 ) -> EquiPolicy:
-    """How an equality join runs on that many shards, of which ``cores`` are stepped side by
-    side, or all, if that is not known; ``weights`` measures the machine, and is called only if
-    something depends on it."""
+    """How an equality join runs on that many shards, of which ``cores`` are stepped side by side;
+    None: all of them. ``weights`` measures the machine, and is called only if something depends on
+    it."""
     return EquiPolicy(
         shards=shards,
         index=_index(spec, shards, weights),
@@ -130,8 +131,8 @@ def _driver(spec: EquiSpec) -> str:
 
 
 def _probe_orders(spec: EquiSpec) -> tuple[tuple[int, ...], ...]:
-    """The order in which each stream's new rows probe the other windows at first: by what was
-    declared of rates and keys."""
+    """The order in which each stream's new rows probe the other windows at first: by the declared
+    rates and numbers of keys."""
     rows_per_key = [
         math.inf
         if stream.rows_per_second is None or kept is None
@@ -147,7 +148,7 @@ def _probe_orders(spec: EquiSpec) -> tuple[tuple[int, ...], ...]:
 
 
 def _in_stages(spec: EquiSpec) -> bool:
-    """Is what is in memory probed first, and what is on disk later?"""
+    """Are segments in memory probed first, and those on disk later?"""
     if spec.budget is None or spec.budget.memory is None or len(spec.streams) != 2:
         return False
     return spec.goal == "early" and spec.budget.overflow == "spill"

@@ -30,9 +30,9 @@ class EquiSpec(WindowedSpec):
 
     @property
     def kept(self) -> tuple[int | None, ...]:
-        """How long a row of each stream is stored: as long as it waits for a later one. In a
-        left join of many streams, a row that has matched one of the first is kept until that
-        one expires, which may lack a match in a third."""
+        """How long a row of each stream is stored: as long as it waits for a later one. In a left
+        join of many streams, a row that matches a row of the first stream is kept until that one
+        expires: it may lack a match in a third stream, and is then emitted with this one."""
         first = self.windows[0]
         if not self.how.star or len(self.streams) == 2 or first is None:
             return self.windows

@@ -1,5 +1,5 @@
-"""What an equality join remembers in one shard: a window for each stream, and what has been
-measured, promised and put off."""
+"""What an equality join remembers in one shard: a window for each stream, measurements, closed keys
+and deferred probes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from watersmeet.state.store import Store
 
 @dataclass(frozen=True)
 class Debt:
-    """A probe that was put off: the rows of a ``new`` segment of that ``stream`` have yet to
-    probe those of an ``old`` one of the other. Both are named by their ids."""
+    """A probe that was put off: the rows of a ``new`` segment of a ``stream`` have yet to probe an
+    ``old`` segment of the other stream. Both segments are given by their ids."""
 
     stream: int
     new: str
@@ -26,10 +26,10 @@ class Debt:
 class EquiState(ShardState):
     """One shard of an equality join.
 
-    ``watermark`` is that of the last step, in microseconds; ``flows[i]`` is what has
-    been measured of stream i, and ``service`` the rows a second that steps have managed;
-    ``promises[i]`` are numbers about stream i's closed keys; ``debts`` are the probes of stored
-    segments that were put off, oldest first."""
+    ``watermark`` is that of the last step, in microseconds. ``flows[i]`` has the measurements of
+    stream i, and ``service`` is the rows a second that steps have managed. ``promises[i]`` has
+    numbers about stream i's closed keys. ``debts`` are the probes of stored segments that were put
+    off, oldest first."""
 
     def __init__(self, layout: EquiLayout, store: Store, shard: Shard, cache: SegmentCache) -> None:
         super().__init__(

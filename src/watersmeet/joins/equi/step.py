@@ -8,7 +8,7 @@ at most its stream's window older than the later one:
 Rows of three and more streams match if each two of them do.
 
 **Each pair once.** A step processes the streams in some order (:mod:`.drivers`). A stream's
-new rows first probe what is stored of the others: rows of earlier batches, and new rows that were
+new rows first probe the stored rows of the others: rows of earlier batches, and new rows that were
 processed before in this one. Then they are stored themselves. So of two rows the one that is
 stored later probes the other, and no pair is found twice; of many, the one that is stored last
 probes all others (:mod:`.match.combinations`).
@@ -19,22 +19,23 @@ A row's *mark* says that it has matched. A row of a semi or anti join is discard
 matched.
 
 **Which watermark.** Rows of a stream that brought its own watermark may come out of another
-stateful operator of the same query, which emits what the new watermark closes: behind that
-watermark, but never behind the one of the step before. So such rows are late by the previous
-watermark, as in Spark's own operators, and no row expires before all new rows have probed it.
+stateful operator of the same query. That operator emits the rows that the new watermark closes:
+they are behind it, but never behind the watermark of the step before. So such rows are late by the
+previous watermark, as in Spark's own operators, and no row expires before all new rows have probed
+it.
 
-**What is known about keys.** A stream may promise that a key comes once, or comes no more
+**Promises about keys.** A stream may promise that a key comes once, or comes no more
 (:mod:`.promises.closed_keys`). Rows that cannot match any more are then discarded
 (:mod:`.promises.purge`), or not stored at all, with or without a window.
 
 **What may vary.** Whether a window has an index (:mod:`.limits.load`), and when its
 expired rows leave: *actively*, whenever the watermark moves, or *lazily*, when the window is
-probed, which takes more memory and less work. Neither changes the result. What does not fit into
-a budget is shed (:mod:`.limits.shedding`), or stays on disk, and is probed at once or, for early
-results, later (:mod:`.limits.debts`).
+probed, which takes more memory and less work. Neither changes the result. Rows that do not fit into
+a budget are shed (:mod:`.limits.shedding`), or stay on disk. Those on disk are probed at once, or
+later for the sake of early results (:mod:`.limits.debts`).
 
-**Phases.** A step has only the phases that its plan needs: what is done about promises
-(:mod:`.promises.phase`), about probes that are put off, and about budgets is not there otherwise.
+**Phases.** A step has only the phases that its plan needs. Promises (:mod:`.promises.phase`),
+deferred probes and budgets have no part in the step of a join without them.
 """
 
 from __future__ import annotations
@@ -69,8 +70,8 @@ class Matcher(Protocol):
     """Matches new rows with stored ones, in pairs or in combinations. It lives for a step."""
 
     def arrive(self, stream: int, fresh: Segment) -> Iterator[pa.RecordBatch]:
-        """The results that new rows of one stream make with what is stored of the others; then
-        the new rows are stored."""
+        """The results that new rows of one stream make with stored rows of the others; then the
+        new rows are stored."""
 
     def unmatched(self, stream: int, rows: pa.RecordBatch, due: Bools) -> Iterator[pa.RecordBatch]:
         """The results for those of a stored segment's rows that are ``due``: of a preserved
@@ -106,8 +107,8 @@ class EquiStep:
         self.matcher = PairMatcher(context, probe, promised, self.debts)
 
     def results(self, chunks: Iterable[Chunk], watermark: int | None) -> Iterator[pa.RecordBatch]:
-        """What the step emits, under a watermark in microseconds, None before there is one. The
-        state changes as results are taken; commit it when they are all taken."""
+        """The results of the step, under a watermark in microseconds (None before there is one).
+        The state changes as results are taken; commit it when they are all taken."""
         load = Load(self._context)
         if self.debts is not None:
             yield from self.debts.begin()
@@ -128,7 +129,7 @@ class EquiStep:
         load.learn()
 
     def end_of_time(self) -> Iterator[pa.RecordBatch]:
-        """What is left when nothing comes any more."""
+        """The results that are left when no rows come any more."""
         return self._advance(END_OF_TIME, load=None)
 
     # -- new rows -------------------------------------------------------------------
@@ -177,7 +178,7 @@ class EquiStep:
                 yield from self._arrive(stream, part)
 
     def _arrive(self, stream: int, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """New rows of one stream probe what is stored of the others, then are stored."""
+        """New rows of one stream probe the stored rows of the others, then are stored."""
         kept = matchable(rows, self._layout.needed)
         if kept is not None:
             unmatchable, rows = rows.filter(pc.invert(kept)), rows.filter(kept)

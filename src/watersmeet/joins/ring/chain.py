@@ -12,7 +12,7 @@ from watersmeet.joins.ring.spec import RingSpec
 
 
 def chain_of(spec: RingSpec, layout: RingLayout) -> Chain:
-    """The chain of a join that is laid out so."""
+    """The chain of a join with this layout."""
     first, *later = hops_of(layout)
     inputs = (
         Input.of(stream, given.rows, route, counted=True)
@@ -33,6 +33,6 @@ def chain_of(spec: RingSpec, layout: RingLayout) -> Chain:
 
 
 def _adapted(layout: RingLayout, number: int, now: Circumstances) -> RingHop:
-    """A hop, where the join has that many shards, and new rows reach so many at least."""
+    """A hop for the number of shards that there are, and that new rows must reach."""
     adapted = layout.on(now.shards, reach=now.reach)
     return RingHop(adapted, hops_of(adapted)[number])

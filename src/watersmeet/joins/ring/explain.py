@@ -1,4 +1,4 @@
-"""What a planned ring join does: what matches, where its rows are stored, and who meets whom."""
+"""What a planned ring join does: which rows match, where they are stored, which streams meet."""
 
 from __future__ import annotations
 

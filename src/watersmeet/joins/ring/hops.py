@@ -1,9 +1,9 @@
 """The hops of a ring join: what comes into each, what it stores, and what it hands on.
 
-**Rule.** Of one micro-batch's new rows, those of the stream at place i of the order *drive*: they
-probe the slices of all others, hop by hop, and see the new rows of the streams before them, and
-only older rows of the streams behind them. So of the new rows of a combination the one of the last
-stream in the order finds it, and no other does: each combination is found once.
+**Rule.** New rows of the stream at place i of the order *drive*: they probe the slices of all other
+streams, hop by hop. Of the streams before place i they see new and older rows, of the streams
+behind it only older ones. So a combination is found by its new row of the last stream in the order,
+and by no other: each combination is found once.
 
 **Three and more streams.** Hop j stores the rows of stream ``order[j]``, and nothing else::
 
@@ -14,14 +14,24 @@ stream in the order finds it, and no other does: each combination is found once.
     c ────────► c × a (all) ────►  ac × b (all) ─────►  abc passes ──────► results
        └──────► c passes ───────►  c passes ─────────►  c is stored
 
-What probes a hop goes to all of its shards; what passes it, or is stored in it, goes to one.
+Rows that probe a hop go to all of its shards; rows that pass it, or are stored in it, go to one.
+
+**Example.** Each stream has an older row (a0, b0, c0) and brings a new one (a1, b1, c1), and all
+rows match::
+
+    driver   finds
+    a1       a1 b0 c0
+    b1       a0 b1 c0, a1 b1 c0
+    c1       a0 b0 c1, a1 b0 c1, a0 b1 c1, a1 b1 c1
+
+These are seven of the eight combinations. The eighth, a0 b0 c0, was found before.
 
 **Two streams** need no partial results: one hop holds the slices of both.
 
-**Left, right, semi and anti joins** of two streams know which rows of one stream, the *marked* one,
-have matched. Its slices are in the second and last hop. New rows of it probe the first hop; what
-they find goes to their homes in the second, in the same micro-batch. There alone it is decided
-what is unmatched.
+**Left, right, semi and anti joins** of two streams must know which rows of one stream, the *marked*
+one, have matched. Its slices are in the second and last hop. Its new rows probe the first hop; the
+rows that they find go to their homes in the second hop, in the same micro-batch. Only there it is
+decided which rows are unmatched.
 """
 
 from __future__ import annotations
@@ -32,7 +42,7 @@ from dataclasses import dataclass
 from watersmeet.joins.ring.layout import RingLayout
 from watersmeet.rows.route import Everywhere, First, Home, Route, StoredInOne
 
-#: In the place of the number of an input of the next hop: what goes there is a result.
+#: Stands for the number of an input of the next hop, where rows leave as results.
 RESULTS = -1
 
 
@@ -41,12 +51,12 @@ class Inlet:
     """One input of a hop: rows of one stream, or partial results, with a row of each of some
     ``streams``.
 
-    ``new``: they come from a stream, and are yet to be judged by their times. ``stored``: those
-    whose home is here are stored. ``probes`` is the stream whose slices they probe, and
-    ``sees_new`` says whether its new rows are probed too; what they match leaves as ``found``. The
-    rows themselves leave as ``onward``. Both are the number of an input of the next hop.
-    ``reports_back``: of what is found, the home of the new row is told. ``marks``: that is what
-    comes in here. ``measurements``: what the hops before have measured comes in here.
+    ``new``: the rows come from a stream, and it is still to be decided which are late. ``stored``:
+    rows whose home is here are stored. ``probes`` is the stream whose slices they probe;
+    ``sees_new``: do they probe its new rows too? Their matches leave as ``found``, the rows
+    themselves as ``onward``: both are the number of an input of the next hop. ``reports_back``:
+    matches are sent to the home of the new row. ``marks``: such matches come in here.
+    ``measurements``: the measurements of the hops before come in here.
     """
 
     name: str
@@ -65,7 +75,7 @@ class Inlet:
 @dataclass(frozen=True)
 class HopLayout:
     """One hop: hop ``number`` of ``count``, the streams whose slices it ``holds``, its inputs, and
-    the routes of what comes in through them."""
+    the routes of the rows that come in through them."""
 
     number: int
     count: int
@@ -79,7 +89,7 @@ class HopLayout:
 
     @property
     def advised(self) -> int | None:
-        """The input of the next hop that takes what this one has measured, if any."""
+        """The input of the next hop that takes the measurements of this one, if any."""
         return None if self.last else 0
 
 
@@ -112,7 +122,7 @@ def _one_hop(layout: RingLayout) -> list[HopLayout]:
 
 
 def _marking(layout: RingLayout, marked: int) -> list[HopLayout]:
-    """Two streams in two hops: the rows of the one in the second are marked."""
+    """Two streams in two hops: the second hop holds the one whose rows are marked."""
     other = 1 - marked
     policy = layout.policy
     home, everywhere = Home(policy.dealt), Everywhere(policy.reached)
@@ -223,9 +233,9 @@ def _later_hop(order: Sequence[int], number: int) -> tuple[Inlet, ...]:
 
 
 def _input_names(places: int, number: int) -> list[str]:
-    """The inputs of a hop that is not the first: what was measured; partial results that drivers
-    before it found, what its own stream found, what each driver behind it found; and the rows that
-    are to be stored, in it or in a later hop."""
+    """The inputs of a hop that is not the first: measurements; the partial results of drivers
+    before it, of its own stream, and of each driver behind it; and the rows that are to be stored,
+    in it or in a later hop."""
     behind = range(number + 1, places)
     drivers = [f"driver {place}" for place in behind]
     rows = [f"rows {place}" for place in (number, *behind)]

@@ -1,5 +1,5 @@
-"""What the ring join's operators know of the join: how its rows are stored, what follows from the
-spec, and the policy it runs by."""
+"""What the ring join's operators know of the join: how its rows are stored, the facts of the spec
+that they need, and the policy that they follow."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ class RingStream(InputLayout):
 
 @dataclass(frozen=True, kw_only=True)
 class RingLayout(WindowedLayout[RingPolicy]):
-    """All that the operators need to know. ``marked`` is the stream of whose rows the join must
-    know whether they have matched, if any."""
+    """All that the operators need to know. ``marked`` is the stream whose matched rows the join
+    must know, if any."""
 
     streams: tuple[RingStream, ...]
     marked: int | None
     conditions: Conditions
 
     def on(self, shards: int, *, reach: int = 0) -> RingLayout:
-        """The same join, on another number of shards, of which so many are reached at least."""
+        """The same join, on another number of shards. New rows reach at least ``reach`` of them."""
         return self.run_by(self.policy.on(shards, reach=reach))
 
     @property
     def windowed(self) -> bool:
-        """Do times decide about matches? Then a row without one matches nothing."""
+        """Do times decide about matches? Then a row without a time matches nothing."""
         return any(stream.window is not None for stream in self.streams)
 
     @property
@@ -119,7 +119,8 @@ def stored_rows(spec: RingSpec, conditions: Conditions) -> list[RowLayout]:
 
 
 def fingerprint(spec: RingSpec, policy: RingPolicy, layouts: Sequence[RowLayout]) -> str:
-    """What of a query must not change while its checkpoint lives. The number of slices may."""
+    """The facts about a query that must not change while its checkpoint lives. (The number of
+    slices may change.)"""
     facts = {"join type": f"{spec.how}, without a key", **stream_facts(spec, layouts)}
     if len(spec.streams) > 2:
         facts[ORDER] = [spec.streams[stream].name for stream in policy.order]

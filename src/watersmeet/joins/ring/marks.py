@@ -1,13 +1,24 @@
-"""Marks: which rows of the marked stream have matched, of a left, right, semi or anti join.
+"""Marks: which rows of the marked stream have matched, in a left, right, semi or anti join.
 
-New rows of the marked stream probe the other stream's slices in the first hop. What a slice finds
-for a row goes to the row's home in the second hop: there the row itself is, new in this
-micro-batch. It is known by the hashes of its content (its code and its check). Rows of equal
-content match the same rows, so it does not matter which of them is meant: what each of them finds
-is reported once for each, and if one has matched, all have.
+New rows of the marked stream probe the other stream's slices in the first hop. The matches of a row
+go to its home in the second hop, where the row itself is stored, new in this micro-batch. It is
+known by the hashes of its content (its code and its check). Rows of equal content match the same
+rows, so they may stand for one another: each of them has its own matches reported, and if one has
+matched, all have.
 
 A *find* has the code and the check of a new row, and, where results need them, the columns of the
 row that it matches.
+
+**Example.** A left join of a and b, over three slices. The new row r of a has the code 7 and the
+check 3::
+
+    slice 0 of b   r matches b1 and b4   finds (7, 3, b1) and (7, 3, b4)
+    slice 1 of b   no match              none
+    slice 2 of b   r matches b9          find (7, 3, b9)
+    home of r      three results: r b1, r b4, r b9; r is marked
+
+If another task has sent a row of equal content, there are six finds, two of each. All results are
+made with one of the two rows, and both rows are marked.
 """
 
 from __future__ import annotations
@@ -35,8 +46,8 @@ def finds(
     rows: pa.RecordBatch | None = None,
     theirs: Positions | None = None,
 ) -> pa.RecordBatch:
-    """What to tell the homes of the new rows at some positions; with the ``rows`` that they match,
-    if results need these."""
+    """The finds of the new rows at some positions; with the ``rows`` that they match, if results
+    need these."""
     own = probing.sides[marked]
     taken = own.select([CODE, CHECK]).take(pa.array(mine))
     columns = {CODE: taken.column(0), CHECK: taken.column(1)}
@@ -74,9 +85,9 @@ class NewRows:
         self._position = np.concatenate([np.arange(length) for length in lengths])[order]
 
     def sides(self, batch: pa.RecordBatch) -> Iterator[tuple[Side, Positions]]:
-        """For each find, a row of the content that it is about: the rows and the positions of
-        some, and the positions of these finds."""
-        # Rows of equal content have a find each: it does not matter which of them it is given.
+        """For each find, a stored row with its content. Yields some rows, by position, and the
+        positions of the finds that they belong to."""
+        # Each of several rows of equal content has its own finds, so one row may stand for all.
         rows = self._first[self._contents(batch)]
         for entry, here in self._by_entry(rows):
             yield (self._window.open(entry).rows, self._position[rows[here]]), here
@@ -92,7 +103,7 @@ class NewRows:
             yield entry, self._position[rows[here]]
 
     def _contents(self, batch: pa.RecordBatch) -> Ints:
-        """The content that each find is about."""
+        """The number of each find's content."""
         codes, checks = codes_of(batch), _checks(batch)
         low = np.searchsorted(self._codes, codes, side="left")
         high = np.searchsorted(self._codes, codes, side="right")

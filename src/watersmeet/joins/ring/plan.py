@@ -1,7 +1,7 @@
 """From the arguments of a call to a planned ring join: spec, policy and predicates.
 
-Every argument is checked here and nowhere else. What bounds the state is what bounds that of any
-join: a row of stream i is useless as soon as ``watermark >= time + windows[i]``.
+Every argument is checked here and nowhere else. The state is bounded as in any join: a row of
+stream i is useless as soon as ``watermark >= time + windows[i]``.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class RingPlan(JoinPlan):
 
     @property
     def unconnected(self) -> str | None:
-        """What is to be said of streams that no condition compares with another one, if there are
-        any: a key may have been forgotten. (Not where times alone are compared.)"""
+        """A warning about streams that no condition compares with another one, if there are any:
+        perhaps a key was forgotten. (If only times are compared, there is none.)"""
         together = [streams for streams in self.conditions.streams if len(streams) > 1]
         connected = frozenset[int]().union(*together)
         alone = [stream.name for i, stream in enumerate(self.spec.streams) if i not in connected]
@@ -94,9 +94,9 @@ def ring_spec(
     conditions: Sequence[str],
     unlimited: Sequence[str] = (),
 ) -> RingSpec:
-    """The spec of a join without a key; or what is wrong with the call. ``conditions`` are what
-    must hold, for people to read; ``unlimited`` are the differences of times that ``where`` should
-    have limited for there to be windows."""
+    """The spec of a join without a key; or what is wrong with the call. ``conditions`` are texts
+    for people to read; ``unlimited`` are the differences of times that ``where`` should have
+    limited, so that there could be windows."""
     check_streams(streams)
     streams = tuple(with_time(stream) for stream in streams)
     how = _checked_type(join_type(asked.how), streams)

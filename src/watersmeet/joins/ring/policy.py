@@ -1,7 +1,7 @@
 """How a join without a key runs: over how many slices, in which order of hops.
 
-A policy is resolved once, when a join is planned. The operators follow it, ``explain`` prints it,
-and nothing works it out again.
+A policy is made once, when a join is planned. The operators follow it, ``explain`` prints it, and
+nothing computes it again.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from watersmeet.joins.policy import BudgetedPolicy
 from watersmeet.joins.ring.spec import RingSpec
 from watersmeet.spec.budget import shard_budget
 
-#: The rows a second of a stream of which nothing is known yet.
+#: The assumed rows a second of a stream without a declared rate.
 UNKNOWN_RATE = 1_000.0
-#: The bytes that a value is taken to have: of types of a fixed length, and of others.
+#: The assumed bytes of a value: of these types, which have a fixed length, and of others.
 FIXED_TYPES = (
     "boolean",
     "tinyint",
@@ -35,18 +35,18 @@ FIXED_TYPES = (
 )
 FIXED_BYTES = 8
 VARYING_BYTES = 100
-#: For how many seconds rows are taken to be kept that nothing removes.
+#: How many seconds of rows are assumed to be stored, where nothing removes them.
 _UNBOUNDED_SECONDS = 3600.0
 
 
 @dataclass(frozen=True)
 class ExpectedSlices:
-    """What the cost model says of the number of slices: the ``best`` one for the goal; around it,
-    (slices, output, latency): how many times the output of one slice, and the seconds from a new
-    row to its results. It was assumed that ``comparing`` a pair and ``sending`` a row of
-    ``row_bytes`` to one slice take so many seconds. With the number that runs, a slice must receive
-    ``bandwidth`` bytes a second so that it never waits; None where rows are searched. The
-    ``weights`` are for the same model while the join runs."""
+    """What the cost model says about the number of slices. ``best`` is the best one for the goal.
+    ``curve`` has, for numbers around it, (slices, output, latency): how many times the output of
+    one slice, and the seconds from a new row to its results. It is assumed that ``comparing`` a
+    pair and ``sending`` a row of ``row_bytes`` to one slice take so many seconds. A slice never
+    waits if it receives ``bandwidth`` bytes a second; None where rows are searched. The ``weights``
+    are for the same model while the join runs."""
 
     best: int
     curve: tuple[tuple[int, float, float], ...]
@@ -61,12 +61,12 @@ class ExpectedSlices:
 class RingPolicy(BudgetedPolicy):
     """How a join without a key runs.
 
-    New rows are stored in the first ``slices`` of them, and probe the first ``reach``: an earlier
-    run may have had more slices. ``everywhere``: every shard has a slice, however many there turn
-    out to be; otherwise these numbers were asked for. ``order`` is that of the hops: hop j stores
-    the rows of stream ``order[j]``, and should add ``partial[j]`` partial results a second;
-    ``cross_products`` tells who meets a stream that no condition connects: driver, stream, pairs a
-    second. ``goal`` is what the number of slices is judged by.
+    New rows are stored in the first ``slices`` shards, and probe the first ``reach``: an earlier
+    run may have had more slices. ``everywhere``: every shard has a slice, however many shards there
+    are; otherwise these numbers were asked for. ``order`` is that of the hops: hop j stores the
+    rows of stream ``order[j]``, and is expected to make ``partial[j]`` partial results a second.
+    ``cross_products`` are drivers that meet a stream without a condition that connects them:
+    driver, stream, pairs a second. The number of slices serves the ``goal``.
     """
 
     slices: int
@@ -79,7 +79,7 @@ class RingPolicy(BudgetedPolicy):
     everywhere: bool = False
 
     def on(self, shards: int, *, reach: int = 0) -> RingPolicy:
-        """The same, on another number of shards, of which so many are reached at least."""
+        """The same, on another number of shards. New rows reach at least ``reach`` of them."""
         reach = shards if self.everywhere else min(max(self.reach, reach), shards)
         return replace(
             self,
@@ -153,7 +153,7 @@ def _at_most(shards: int, given: Any, name: str) -> int | None:
 
 
 def _all_declared(spec: RingSpec, conditions: Conditions) -> bool:
-    """Is everything declared that the model of slices needs? It goes by guesses otherwise."""
+    """Is everything declared that the model of slices needs? If not, the model has to guess."""
     functions = [each for each in conditions.predicates if isinstance(each, FunctionPredicate)]
     return all(stream.rows_per_second is not None for stream in spec.streams) and all(
         function.cost is not None for function in functions
@@ -161,7 +161,7 @@ def _all_declared(spec: RingSpec, conditions: Conditions) -> bool:
 
 
 def _row_bytes(spec: RingSpec) -> float:
-    """What a row takes when it is sent, on average."""
+    """The assumed bytes of a row that is sent, on average."""
     columns = [column for stream in spec.streams for column in stream.columns]
     fixed = sum(c.type.startswith(FIXED_TYPES) for c in columns)
     total = fixed * FIXED_BYTES + (len(columns) - fixed) * VARYING_BYTES
@@ -171,7 +171,7 @@ def _row_bytes(spec: RingSpec) -> float:
 def _expected_slices(
     model: SliceModel, weights: SliceWeights, best: int, shards: int, *, bandwidth: float | None
 ) -> ExpectedSlices:
-    """What the model says of numbers of slices around the best one."""
+    """What the model says about numbers of slices around the best one."""
     around = {1, best // 2, best - 1, best, best + 1, 2 * best, shards}
     return ExpectedSlices(
         best,
@@ -189,7 +189,7 @@ def _expected_slices(
 
 
 def _expected_streams(spec: RingSpec, conditions: Conditions) -> Streams:
-    """What is expected of the streams, by what was declared."""
+    """The rates, stored rows and conditions that are expected, by what was declared."""
     rates = tuple(stream.rows_per_second or UNKNOWN_RATE for stream in spec.streams)
     seconds = [
         _UNBOUNDED_SECONDS if window is None else (window + spec.delay) / 1e6

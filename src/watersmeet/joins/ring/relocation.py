@@ -2,10 +2,10 @@
 
 It needs nothing but the stores of all shards of all hops: neither the query nor its predicates.
 
-    leaving     the rows of one shard, with their marks, and the place that each goes to
+    leaving     the rows of one shard, with their marks, and the shard that each goes to
     arriving    the store of one shard, from the rows that go there
 
-What is useless or gone stays behind. Nothing of the old stores is changed.
+Rows that are useless or gone stay behind. The old stores are not changed.
 """
 
 from __future__ import annotations
@@ -45,8 +45,9 @@ class Moved:
 
 @dataclass(frozen=True)
 class Relocation:
-    """What goes where. ``fingerprints[h]`` is that of hop h then; ``useless_until[h][i]`` is the
-    time up to which rows of its window i are useless; the rows of hop h go to hop ``hops[h]``."""
+    """Which rows go where. Afterwards, hop h has the fingerprint ``fingerprints[h]``, and rows of
+    its window i are useless up to the time ``useless_until[h][i]``. The rows of hop h go to hop
+    ``hops[h]``."""
 
     slices: int
     fingerprints: tuple[str, ...]
@@ -61,7 +62,7 @@ class Relocation:
         slices: int,
         order: Sequence[str] | None = None,
     ) -> Relocation:
-        """What is to be done, given the manifests of the shards of each hop."""
+        """The relocation, given the manifests of the shards of each hop."""
         prints = [of_hop[0].fingerprint for of_hop in manifests]
         before = order_of(prints[0])
         after = before if order is None else list(order)
@@ -80,7 +81,7 @@ class Relocation:
         )
 
     def leaving(self, store: Store, hop: int) -> Iterator[Moved]:
-        """The rows of one shard of a hop, by the place that they go to."""
+        """The rows of one shard of a hop, by the shard that they go to."""
         target = self.hops[hop]
         with _opened(store) as state:
             for number, window in enumerate(state.windows):
@@ -98,7 +99,7 @@ class Relocation:
                         yield Moved(target, home, number, moved, marks[here])
 
     def arriving(self, store: Store, hop: int, moved: Iterable[Moved]) -> Mapping[str, bytes]:
-        """What the store of a shard then has; ``store`` is what it has now."""
+        """The values of a shard's store afterwards; ``store`` has the present ones."""
         new = MemoryStore()
         before = _manifest(store)
         section = {**before.section, "advised": None}
@@ -111,14 +112,14 @@ class Relocation:
                 window.indexed = False
             for part in moved:
                 state.windows[part.window].add(Segment.of(part.rows), part.marks)
-            # How long the windows are, only the query knows: it merges segments in its next step.
+            # Only the query knows how long the windows are: it merges segments in its next step.
             entries = [entry for window in state.windows for entry in window.entries]
             state.write(fixed={entry.id for entry in entries})
         return new.values
 
 
 def hop_of(fingerprint: str) -> tuple[int, int] | None:
-    """Which hop of how many the state of a ring join is of; None: it is of another join.
+    """To which hop of how many the state belongs; None: it is not of a ring join.
 
     >>> from watersmeet.joins.ring.layout import of_hop
     >>> hop_of(of_hop("{}", 1, 3)), hop_of("{}")

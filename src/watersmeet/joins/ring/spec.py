@@ -22,5 +22,5 @@ class RingSpec(WindowedSpec):
 
     @property
     def marked(self) -> int | None:
-        """The stream of whose rows the join must know whether they have matched, if any."""
+        """The stream whose matched rows the join must know, if any."""
         return next((i for i in range(len(self.streams)) if self.how.marks(i)), None)

@@ -1,5 +1,5 @@
 """What a hop of a ring join remembers in one shard: its slices, one window for each stream that it
-holds, and what has been measured."""
+holds, and measurements."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _WEIGHT = 0.1
 class RingState(ShardState):
     """One shard of a hop.
 
-    ``watermark`` is that of the last step, in microseconds; ``measured[n]`` is what is
-    known of condition n, ``rows[i]`` are the new rows of stream i in a micro-batch, on average;
+    ``watermark`` is that of the last step, in microseconds. ``measured[n]`` has the measurements of
+    condition n; ``rows[i]`` is the average number of new rows of stream i in a micro-batch.
     ``advised`` is the order of hops that was found to be better, ``advised_slices`` the number of
     slices."""
 
@@ -64,19 +64,19 @@ class RingState(ShardState):
     def waits(self) -> bool:
         """Rows of a stream with its own watermark are late by the watermark of the step before, and
         all shards must judge by the same one. So each shard of the first hop takes a step whenever
-        the watermark has moved, also if it stores nothing."""
+        the watermark has moved, even if it stores nothing."""
         return self._judges or super().waits
 
     def learn_rows(self, arrived: Sequence[int]) -> list[float]:
-        """The averages of the new rows of a micro-batch, with those that have come now."""
+        """The averages of the new rows of a micro-batch, with the present one."""
         weight = 1.0 if not any(self.rows) else _WEIGHT
         pairs = zip(self.rows, arrived, strict=True)
         self.rows = [moving_average(before, now, weight=weight) for before, now in pairs]
         return self.rows
 
     def check_reach(self, watermark: int | None) -> None:
-        """New rows must be sent here as long as they may match rows that are stored here. (Where a
-        stream has its own watermark, rows are late by that of the step before.)"""
+        """Stop if new rows are not sent here, although they may match rows that are stored here.
+        (Where a stream has its own watermark, rows are late by that of the step before.)"""
         policy = self._layout.policy
         if self.shard.number < policy.reach:
             return
@@ -97,7 +97,7 @@ class RingState(ShardState):
                     )
 
     def check_memory(self) -> None:
-        """Stop before the state exceeds a budget that is not to spill."""
+        """Stop if the state exceeds a budget with ``overflow="fail"``."""
         budget = self._layout.policy.budget
         if budget is None or budget.memory is None or budget.overflow != "fail":
             return

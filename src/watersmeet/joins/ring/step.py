@@ -4,18 +4,19 @@
 times, T - time <= W for each of them, W its stream's window.
 
 **Slices.** The stored rows of a stream are cut into disjoint slices, one a shard. A row is stored
-in one of them, its *home*, which follows from a hash of its content, by count where contents are
-equal (:mod:`watersmeet.rows.dealing`): so slices are even, whatever the times, and a step that is
-run again stores the same rows. What probes goes to all slices. A slice is one window of
+in one of them, its *home*, by a hash of its content; rows of equal content are dealt by count
+(:mod:`watersmeet.rows.dealing`). So slices are even, whatever the times, and a step that is run
+again stores the same rows. Rows that probe go to all slices. A slice is one window of
 :mod:`watersmeet.state`: it expires segment by segment.
 
-**Each combination once.** :mod:`.chain` says who sees whose new rows. Within a step: rows that see
-no new rows of a stream probe the segments that were there before the step; rows that see them wait
-(:mod:`.waiting`) until the step has stored all of its new rows.
+**Each combination once.** :mod:`.hops` says which rows see new rows of other streams. Within a
+step, rows that see no new rows of a stream probe the segments that were there before the step. Rows
+that see them wait (:mod:`watersmeet.rows.spill`) until the step has stored all of its new rows.
 
-**Who is late** is decided in the first hop alone, by the watermark of the micro-batch, which all
-shards know. Rows of a stream that brought its own watermark are judged by that of the step before:
-so every shard of the first hop is stepped whenever the watermark moves, also if it stores nothing.
+**Which rows are late** is decided in the first hop alone, by the watermark of the micro-batch,
+which all shards know. Rows of a stream that brought its own watermark are judged by that of the
+step before: so every shard of the first hop takes a step whenever the watermark moves, even if it
+stores nothing.
 
 **What expires.** As in any join: a row is useless when time + W <= watermark, after all new rows of
 the micro-batch have probed it. That same moment proves a preserved row unmatched.
@@ -71,7 +72,7 @@ class HopStep:
     def results(
         self, chunks: Iterable[Sequence[pa.RecordBatch | None]], watermark: int | None
     ) -> Iterator[Emitted]:
-        """What the step emits or hands on."""
+        """The results of the step, or the rows that it hands on."""
         self._state.check_reach(watermark)
         for chunk in chunks:
             for number, rows in enumerate(chunk):
@@ -90,7 +91,7 @@ class HopStep:
             yield from self.advance(watermark)
             self._state.watermark = watermark
 
-    # -- what comes in ----------------------------------------------------------------
+    # -- rows that come in ------------------------------------------------------------
 
     def _take(self, number: int, rows: pa.RecordBatch, watermark: int | None) -> Iterator[Emitted]:
         """Store rows, hand them on and let them probe, as their input says."""
@@ -113,8 +114,8 @@ class HopStep:
     def _admitted(
         self, stream: int, rows: pa.RecordBatch, watermark: int | None
     ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        """The new rows that are not late, and those of them whose home is here. All are counted
-        at home."""
+        """The new rows that are not late, and those of them whose home is here. A row is counted at
+        home, late or not."""
         given, count = self._layout.streams[stream], self._counters.streams[stream]
         judged = self._state.watermark if given.own_watermark else watermark
         kept = on_time(rows, judged)
@@ -133,7 +134,7 @@ class HopStep:
         return rows if kept is None else rows.filter(kept), here
 
     def _matchable(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows that can match: where times decide, those that have one."""
+        """The rows that can match: where times decide, the rows that have a time."""
         kept = matchable(rows, [TIME]) if self._layout.windowed else None
         return rows if kept is None else rows.filter(kept)
 
@@ -164,12 +165,12 @@ class HopStep:
         elif len(rows):
             yield inlet.onward, rows
 
-    # -- what is found ----------------------------------------------------------------
+    # -- matches ----------------------------------------------------------------------
 
     def _probed(
         self, inlet: Inlet, rows: pa.RecordBatch, entries: Sequence[Entry]
     ) -> Iterator[Emitted]:
-        """What probing rows find in stored segments."""
+        """The matches of probing rows in stored segments."""
         assert inlet.probes is not None, f"{inlet.name} probes nothing"
         probing = ProbingRows.of(rows, inlet.streams, self._layout.streams[inlet.streams[0]].window)
         matched = None
@@ -199,7 +200,7 @@ class HopStep:
                 yield inlet.found, probing.joined(mine, stream, rows, theirs, window)
 
     def _matched(self, probing: ProbingRows, stream: int, matches: Matches) -> Iterator[Emitted]:
-        """Results, and what the join must remember of the stored rows in them."""
+        """Results; their stored rows are marked or discarded, if the join needs that."""
         window, rows = self._state.slice_of(stream), matches.stored.rows
         if not self._layout.how.combines:
             first = np.unique(matches.theirs)
@@ -212,7 +213,7 @@ class HopStep:
             window.mark(matches.entry, matches.theirs)
 
     def _mark(self, inlet: Inlet, batch: pa.RecordBatch) -> Iterator[Emitted]:
-        """What new rows have found in the hop before."""
+        """Results of the finds from the hop before; their new rows are marked or discarded."""
         marked, other = inlet.streams
         window, output, new = self._state.slice_of(marked), self._layout.output, self._new_rows
         if not self._layout.how.combines:
@@ -231,7 +232,7 @@ class HopStep:
 
     @cached_property
     def _new_rows(self) -> NewRows:
-        """What the step has stored of the marked stream; asked for when it has stored all."""
+        """The rows of the marked stream that the step has stored: all of them, by then."""
         [marked] = self._hop.holds
         return NewRows(self._state.slice_of(marked), self._stored[marked])
 
@@ -246,11 +247,11 @@ class HopStep:
             self._counters.results += len(batch)
             yield batch
 
-    # -- what is measured -------------------------------------------------------------
+    # -- measurements -----------------------------------------------------------------
 
     def _advised(self) -> Iterator[Emitted]:
-        """Hand on what is known of the streams; in the last hop, say if another order or another
-        number of slices were much better."""
+        """Hand on the measurements; in the last hop, note whether another order or another number
+        of slices would be much better."""
         state, measured = self._state, self._measured
         if state.shard.number:
             return

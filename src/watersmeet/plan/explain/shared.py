@@ -1,4 +1,4 @@
-"""What is said of joins of every family: streams and their times, windows, the watermark."""
+"""Lines about joins of every family: streams and their times, windows, the watermark."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from watersmeet.spec.stream import StreamSpec
 from watersmeet.spec.windowed import GREATEST, WindowedSpec
 
 _SECOND = 1_000_000
-#: The rows a second for which numbers are given where none was declared.
+#: Where no rate was declared, numbers are given for so many rows a second.
 SAMPLE_RATE = 1_000.0
 
 
@@ -164,9 +164,9 @@ def expected_rows(spec: JoinSpec, stream: StreamSpec, window: int) -> str:
 
 
 def window_terms(spec: WindowedSpec) -> list[str]:
-    """What the windows say about each two streams.
+    """The windows as conditions on pairs of streams.
 
-    T - time(i) <= W(i) with T the greatest time is, pair by pair, time(j) - time(i) <= W(i). In a
+    T - time(i) <= W(i), with T the greatest time, means time(j) - time(i) <= W(i) for every j. In a
     left join, each stream is matched with the first one alone."""
     terms = []
     for early, late in permutations(range(len(spec.streams)), 2):
@@ -178,7 +178,8 @@ def window_terms(spec: WindowedSpec) -> list[str]:
 
 
 def in_words(spec: WindowedSpec) -> list[Node]:
-    """Windows of two streams, as seen from a row of the first one: which is easy to invert."""
+    """Windows of two streams, as seen from a row of the first one. (It is easy to confuse the two
+    directions.)"""
     if len(spec.streams) > 2:
         return []
     (first, other), (after, before) = spec.streams, spec.windows
@@ -193,7 +194,7 @@ def in_words(spec: WindowedSpec) -> list[Node]:
 
 
 def keys(spec: JoinSpec) -> Node:
-    """What must be equal, and as which type it is compared."""
+    """Which columns must be equal, and in which type they are compared."""
     return Node(
         "keys (a null matches nothing)",
         [
@@ -214,7 +215,7 @@ def _key(spec: JoinSpec, names: Sequence[str], common: str) -> str:
 
 
 def fan_out(spec: WindowedSpec, limited: str) -> list[Node]:
-    """What a budget's limit means; ``limited`` is what it counts."""
+    """What a budget's ``fanout`` means; ``limited`` says what is counted."""
     budget = spec.budget
     if budget is None or budget.fanout is None:
         return []
@@ -226,5 +227,5 @@ def fan_out(spec: WindowedSpec, limited: str) -> list[Node]:
 
 def reading(lines: Sequence[str]) -> list[Node]:
     """Which parts of the condition were recognised as a key or as windows, and which are
-    evaluated; nothing, if all are."""
+    evaluated. If all are evaluated, nothing is said."""
     return [Node("read from where", [Node(line) for line in lines])] if lines else []

@@ -1,9 +1,9 @@
 """Which columns a condition makes a key.
 
-Columns that terms make equal, in whatever pairs, are all equal to one another: ``a.k = b.k AND
+Columns that terms make equal, in any pairs, are all equal to one another: ``a.k = b.k AND
 b.k = c.k`` is one key of three streams. If every stream has one of them, they are a key, and the
-key takes the place of the terms that compare two of its columns. A second column of a stream is
-left to be compared by its term.
+key takes the place of the terms that compare two of its columns. If a stream has a second one, as
+with ``AND a.k = a.l``, its term is evaluated.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class WhereKey:
 
 
 def key_of_terms(streams: Sequence[StreamSpec], terms: Sequence[Term]) -> WhereKey:
-    """The key of all streams that terms say there is."""
+    """The key of all streams that follows from terms, if there is one."""
     equalities = {
         i: term.equality
         for i, term in enumerate(terms)

@@ -1,4 +1,4 @@
-"""What must hold for rows to match: the key, the windows, and what is evaluated."""
+"""All that must hold for rows to match: the key, the windows, and conditions to evaluate."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from watersmeet.spec.stream import StreamSpec
 
 @dataclass(frozen=True)
 class Matching:
-    """``on`` and ``within`` as a call gives them, and what is evaluated: ``terms`` of SQL, and
-    ``functions``. ``where`` are these conditions as a call gives them.
+    """``on`` and ``within`` as a call gives them, and the conditions to evaluate: ``terms`` of SQL,
+    and ``functions``. ``where`` has these conditions as a call gives them.
 
-    ``reading`` says what was made of each part of the condition. ``unlimited`` are the differences
-    of times that it does not limit, if it limits others."""
+    ``reading`` says which parts of the condition became a key or windows. ``unlimited`` are the
+    differences of times that it does not limit, if it limits others."""
 
     on: object
     within: object
@@ -44,7 +44,7 @@ class Matching:
 
     @property
     def predicate(self) -> Predicate | None:
-        """What is evaluated, as one predicate."""
+        """The conditions to evaluate, as one predicate."""
         of_terms = conjunction(self.terms)
         predicates = (*((of_terms,) if of_terms else ()), *self.functions)
         return AllOf(predicates) if len(predicates) > 1 else next(iter(predicates), None)
@@ -59,8 +59,8 @@ def read_where(
     where: object,
     how: object,
 ) -> Matching:
-    """What a call asks to match. What it says by ``on`` or ``within`` is not looked for in
-    ``where``."""
+    """All that must hold for rows to match, by a call. If it gives ``on`` or ``within``, keys or
+    windows are not looked for in ``where``."""
     conditions = conditions_of(where)
     if not conditions:
         return Matching(on, within)
@@ -135,7 +135,7 @@ def _columns_of(given: PredicateFunction, stream: StreamSpec) -> list[str]:
 def _evaluated(
     terms: Sequence[Term], functions: Sequence[PredicateFunction]
 ) -> tuple[WhereCondition, ...]:
-    """What is left of the conditions."""
+    """The conditions that are left to evaluate."""
     rest = conjunction(terms)
     return (*(() if rest is None else (rest.text,)), *functions)
 
@@ -143,8 +143,9 @@ def _evaluated(
 def _reading(
     terms: Sequence[Term], keys: WhereKey, windows: WhereWindows, *, keyed: bool
 ) -> tuple[str, ...]:
-    """What was made of each term, if anything was. Terms may have been written as one, by
-    ``between``. Where there is no key, rows are searched by what has an order."""
+    """What each term became: a key, windows, or a condition to evaluate; nothing, if there are
+    neither keys nor windows. (By ``between``, two terms are written as one.) Without a key, the
+    parts of the condition that compare ordered values are used to search."""
     if not keys.replaced and not windows.used:
         return ()
     left = [i for i in range(len(terms)) if i not in keys.replaced | windows.replaced]

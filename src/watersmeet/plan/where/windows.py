@@ -4,11 +4,20 @@ Rows match by time if, for all streams i and j::
 
     time(j) - time(i) <= W(i)
 
-Terms say that ``time(j) - time(i) <= D`` for some of them. With D(j, i) the least that follows from
-all terms, also by way of other streams, W(i) is the greatest of its D(j, i); where that is negative
-it is 0, because a window is no shorter. A window takes the place of a term that says no more than
-it does: W(i) <= D. A narrower term is evaluated too. If a stream gets no window in this way, none
-does: its rows would stay for ever.
+Terms say that ``time(j) - time(i) <= D`` for some of them. Let D(j, i) be the least limit that
+follows from all terms, also by way of other streams. Then W(i) is the greatest D(j, i) over all j,
+or 0 if that is negative, because no window is shorter. If W(i) <= D, the window takes the place of
+the term. Otherwise the term is narrower than the window, and is evaluated too. If one stream gets
+no window in this way, no stream gets one: its rows would stay for ever.
+
+**Example.** Rows of a, b and c come in this order: b up to 5 minutes after a, c up to 3 after b::
+
+    from the terms    D(b, a) = 5   D(c, b) = 3   D(a, b) = 0   D(b, c) = 0
+    by way of b       D(c, a) = 5 + 3 = 8         D(a, c) = 0 + 0 = 0
+    windows           W(a) = max(5, 8) = 8        W(b) = max(0, 3) = 3      W(c) = 0
+
+The windows take the place of the terms with D(c, b) and D(b, c). The other two are evaluated: b is
+up to 5 minutes after a, which is narrower than 8, and not before a, which is narrower than 3.
 """
 
 from __future__ import annotations
@@ -29,8 +38,8 @@ _Limits = dict[tuple[int, int], float]
 
 @dataclass(frozen=True)
 class WhereWindows:
-    """The windows, as ``within`` would give them; None if there are none. ``used`` are the
-    positions of the terms that they follow from, ``replaced`` of those whose place they take.
+    """The windows, as ``within`` would give them; None if there are none. They follow from the
+    terms at the positions ``used``, and take the place of those at the positions ``replaced``.
     ``unlimited`` are the differences of times that no term limits, if terms limit others."""
 
     within: dict[str, timedelta] | None
@@ -40,7 +49,7 @@ class WhereWindows:
 
 
 def windows_of_terms(streams: Sequence[StreamSpec], terms: Sequence[Term]) -> WhereWindows:
-    """The windows of all streams that terms say there are."""
+    """The windows of all streams that follow from terms, if there are any."""
     gaps = {
         i: term.gaps
         for i, term in enumerate(terms)

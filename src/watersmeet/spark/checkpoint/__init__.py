@@ -1,7 +1,7 @@
-"""Checkpoints: what a query that is stopped has left.
+"""Checkpoints: the folders that stopped queries have left.
 
 - :mod:`.checkpoint`: the checkpoint of a stopped query, and whether a join fits it
-- :mod:`.start_check`: what is looked at when a query starts
+- :mod:`.start_check`: the checks when a query starts
 - :mod:`.note`: the note in a checkpoint, with which a start is compared first
 - :mod:`.relocation`: a new checkpoint, in which the rows of joins without a key have new homes
 - :mod:`.copy`: the copy of a checkpoint without its state, for a relocation

@@ -1,4 +1,4 @@
-"""What a stopped query has left in its checkpoint, read by Spark's state reader.
+"""The checkpoint of a stopped query, read by Spark's state reader.
 
 Planning does not know the checkpoint. A query that does not fit it is refused when it starts
 (:mod:`watersmeet.spark.checkpoint.start_check`), or else when a shard takes its first step.
@@ -30,8 +30,8 @@ _STORE = "default"
 
 
 def check(checkpoint: Checkpoint, fingerprints: Sequence[str]) -> None:
-    """Refuse a checkpoint whose state was written by other operators than those of these
-    ``fingerprints``. One without state of ours fits."""
+    """Refuse a checkpoint whose state was written by operators with other ``fingerprints``. A
+    checkpoint without state of ours fits."""
     if checkpoint.committed is None:
         return
     known = [manifests[0].fingerprint for manifests in checkpoint.states]

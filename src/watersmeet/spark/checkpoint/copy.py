@@ -1,6 +1,6 @@
-"""A copy of a checkpoint, with all but what is stored: its state is written anew.
+"""A copy of a checkpoint without its stored state, which is written anew.
 
-Spark describes state beside the stores: which variables there are, of which types. That goes along.
+Beside the stores, Spark describes the state: its variables and their types. That is copied too.
 """
 
 from __future__ import annotations

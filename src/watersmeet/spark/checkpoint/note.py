@@ -1,11 +1,16 @@
 """The note in a checkpoint: which joins have used it, and how many slices they had.
 
-Invariant: the note is a hint only, and the state itself has the last word. One that is missing or
-not readable says nothing. It is written anew while nothing is committed, and whenever a query with
-other numbers starts.
+Invariant: the note is a hint only, and the state itself has the last word. A note that is missing
+or not readable says nothing. It is written anew while nothing is committed, and whenever a query
+with other numbers starts.
 
-It says how many slices of a join without a key may hold rows, and from which micro-batch on which
-number of slices holds: a micro-batch that was interrupted must deal its rows as it did then.
+It says how many slices of a join without a key may hold rows. It also says from which micro-batch
+on the query has which number of slices: a micro-batch that was interrupted must deal its rows as it
+did then.
+
+**Example.** A query runs with eight slices, and is stopped in micro-batch 42. Its note says
+``[[0, [8]]]``: eight from micro-batch 0 on. It starts again with four slices, and the note says
+``[[0, [8]], [43, [4]]]``: micro-batch 42 is run again with eight, and 43 has four.
 """
 
 from __future__ import annotations
@@ -24,32 +29,32 @@ NOTE = "watersmeet.json"
 
 @dataclass(frozen=True)
 class OperatorState:
-    """The state of an operator: its fingerprint, and over how many shards, the first ones, its rows
-    are dealt, if they have no key. ``waits``: may rows wait for a micro-batch without data? That
-    is no part of what the state is of."""
+    """The state of an operator: its fingerprint, and the number of ``slices`` over which its rows
+    are dealt, if they have no key. ``waits``: may rows wait for a micro-batch without data? (The
+    state does not depend on that.)"""
 
     fingerprint: str
     slices: int | None = None
     waits: bool = field(default=False, compare=False)
 
     def reaching(self, checkpoint: Checkpoint) -> OperatorState:
-        """The same, with all shards that hold rows of it in a checkpoint."""
+        """The same, with at least as many slices as hold rows of it in a checkpoint."""
         if self.slices is None:
             return self
         return self.with_slices(checkpoint.slices(self.fingerprint))
 
     def with_slices(self, least: int) -> OperatorState:
-        """The same, with so many slices at least, if it has slices."""
+        """The same, with at least so many slices, if it has slices."""
         return self if self.slices is None else replace(self, slices=max(self.slices, least))
 
 
-#: From a micro-batch on, the slices of each operator whose rows have no key.
+#: The number of a micro-batch, and from it on, the slices of each operator whose rows have no key.
 SlicesSince = tuple[int, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
 class Note:
-    """What is said in a checkpoint: which joins it belongs to, with the slices that may hold rows,
+    """The note in a checkpoint: the joins that it belongs to, with the slices that may hold rows,
     and how many slices there were when. A note that is not readable says nothing."""
 
     joins: tuple[OperatorState, ...] = ()
@@ -68,8 +73,8 @@ class Note:
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> Note | None:
-        """The note in a checkpoint; None, if there is none. One that a crash has left half written
-        says nothing."""
+        """The note in a checkpoint; None, if there is none. A note that a crash has left half
+        written says nothing."""
         try:
             text = checkpoint.files.read(f"{checkpoint.folder}/{NOTE}")
         except JvmError:
@@ -92,8 +97,8 @@ class Note:
 def slice_history(
     note: Note, operators: Sequence[OperatorState], checkpoint: Checkpoint
 ) -> tuple[tuple[SlicesSince, ...], tuple[int, ...] | None]:
-    """From which micro-batch on how many slices hold, and how many held for the micro-batch that
-    was interrupted, if those were others."""
+    """The numbers of slices, each from a micro-batch on; and the number for the micro-batch that
+    was interrupted, if that was another one."""
     now = tuple(operator.slices for operator in operators if operator.slices is not None)
     only: tuple[SlicesSince, ...] = ((0, now),) if now else ()
     if note.history == only or not now:

@@ -144,7 +144,7 @@ class RingCheckpoint(Checkpoint):
         return [found[number] for number in range(expected)]
 
     def relocated(self, plan: Relocation, hops: Sequence[StoredHop]) -> DataFrame:
-        """What is stored then, by hop, as Spark stores it."""
+        """The new values of each hop, as Spark stores them."""
         ids = shard_ids(len(hops[0].manifests))
         numbers = F.create_map(*(F.lit(x) for n, shard in enumerate(ids) for x in (shard, n)))
         values = None
@@ -180,7 +180,7 @@ class RingCheckpoint(Checkpoint):
         ):
             raise StateError(f"target={target!r}: somebody else writes it.")
         rename_in_descriptions(files, building, source, goal)
-        # What the note says is no longer so: a query that starts from here looks at the state.
+        # The note is out of date: a query that starts from here looks at the state.
         files.write(f"{building}/{NOTE}", "")
         if not files.rename(building, goal):
             raise StateError(f"{building} is complete, but could not be renamed to {goal}: do it.")
@@ -188,8 +188,8 @@ class RingCheckpoint(Checkpoint):
 
 @dataclass(frozen=True)
 class NewState:
-    """The new state of a query, store by store. Each of ``stores`` is the operator that it belongs
-    to; ``hops`` are the hops of these operators, and ``rows`` are what is stored then, by hop."""
+    """The new state of a query, store by store. ``stores`` has the operator of each store; ``hops``
+    are the hops of these operators, and ``rows`` the new values of each hop."""
 
     stores: Iterator[int]
     hops: Mapping[int, int]
@@ -215,7 +215,7 @@ class NewState:
 
 def leaving(plan: Relocation) -> Callable[..., pa.Table]:
     """All values of one shard, to the rows that leave it. (A function, not an object that is
-    called: Spark counts the arguments of what it is given.)"""
+    called: Spark counts the arguments of a function.)"""
 
     def leave(key: tuple[pa.Scalar, ...], values: pa.Table) -> pa.Table:
         parts = [
@@ -232,7 +232,7 @@ def leaving(plan: Relocation) -> Callable[..., pa.Table]:
 
 
 def arriving(plan: Relocation, ids: Sequence[int]) -> Callable[..., pa.Table]:
-    """The manifest of a shard and the rows that go there, to all that is stored there then."""
+    """The manifest of a shard and the rows that go there, to all values that are then stored."""
 
     def arrive(key: tuple[pa.Scalar, ...], manifests: pa.Table, moved: pa.Table) -> pa.Table:
         hop, number = (part.as_py() for part in key)

@@ -1,34 +1,41 @@
-"""At its start, a query that does not fit its checkpoint is refused; one that sets a second
-watermark behind a join or an enrichment; and one that may leave rows waiting, as its trigger lets
-Spark run a single micro-batch.
+"""The checks when a query starts. Three kinds of query are refused: one that does not fit its
+checkpoint; one that sets a second watermark behind a join or an enrichment; and one that may leave
+rows waiting, because its trigger lets Spark run a single micro-batch.
 
-Spark runs nothing of a join before there are new rows, and only then a shard finds state of
-another query. So a listener looks when a query starts. It is called before ``start`` returns, and
-before Spark reads a source.
+Spark runs no part of a join before there are new rows, and only then a shard finds state of another
+query. So a listener looks when a query starts. It is called before ``start`` returns, and before
+Spark reads a source.
 
 Invariant: a query that fits its checkpoint is never refused, and whatever goes wrong here, the
-query goes on: its first micro-batch looks again. If the note in the
-checkpoint (:mod:`.note`) says what the query says, that is all: a few calls of the JVM. Otherwise
-the state itself is read, and has the last word. (Without a note nothing is read: a large state
-takes long.)
+query goes on: its first micro-batch looks again. If the note in the checkpoint (:mod:`.note`)
+agrees with the query, nothing else is read: that takes a few calls of the JVM. Otherwise the state
+itself is read, and has the last word. (Without a note nothing is read: a large state takes long.)
 
 A join without a key may have fewer slices than in an earlier run (:mod:`watersmeet.rows.route`).
-Its new rows must still reach those that hold rows, and whoever sends rows does not see the state.
-So the note also says how many slices there may be. If the query says another number, the state is
-read; and if the query has fewer, a setting of its own session tells its tasks how many must be
-reached (:mod:`watersmeet.spark.query.shards`). One number is for all joins of a query: to reach too
-many shards costs time, never a result. Where that fails, a shard that is not reached stops the
-query, with what to do.
+Its new rows must still reach those that hold rows, but the tasks that send rows do not see the
+state. So the note also says how many slices there may be. If the query has another number, the
+state is read. If the query has fewer slices, a setting of its own session tells its tasks how many
+must be reached (:mod:`watersmeet.spark.query.shards`). One number is for all joins of a query: to
+reach too many shards costs time, never a result. If that fails, a shard that is not reached stops
+the query, and its message says what to do.
 
-Rows of an enrichment may wait where it is certain that Spark runs a micro-batch without data after
-the last one with data: when the watermark has moved. With several watermarks the least one counts,
-and a stream that brings nothing in a run holds it back. So then no row waits: the tasks are told.
+**Example.** A query runs with eight slices, is stopped, and starts again with four::
+
+    the note says 8, the query 4            they differ, so the state is read
+    the slices up to the sixth hold rows    new rows are stored in four slices, and sent to six
+    micro-batch 42 was interrupted          it is run again with eight slices, 43 has four; rows
+                                            are sent to eight
+
+Rows of an enrichment may wait if it is certain that Spark runs a micro-batch without data after the
+last one with data. It does if the watermark has moved. With several watermarks the least one
+counts, and a stream that brings nothing in a run holds it back. So then no row waits: the tasks are
+told.
 
 A micro-batch that an earlier run had begun, and that is run again, must deal its rows as it did
-then, whatever the query says now: some shards may have taken theirs, and their state may be what
-counts (docs/spark.md). So the note also says from which micro-batch on which number of slices
-holds, and a setting tells the tasks of that one micro-batch. The numbers of a query's joins must be
-the same for that; otherwise it is refused.
+then, whatever the query says now. Some shards may have taken their rows, and Spark may use the
+state that they left (docs/spark.md). So the note also says from which micro-batch on the query has
+which number of slices, and a setting tells the tasks of that one micro-batch. All joins of the
+query must have had the same number then; otherwise the query is refused.
 """
 
 from __future__ import annotations
@@ -65,7 +72,7 @@ _NO_WAIT = (
     "would hold back the others, so that rows that wait might stay behind. So each row is answered "
     "in the micro-batch in which it comes."
 )
-#: What stands behind a join's name, if it has several operators.
+#: The end of an operator's name, if its join has several operators.
 _HOP = re.compile(r", hop \d+ of \d+$")
 
 #: The operators that have been planned, by the names of their observations.
@@ -77,7 +84,8 @@ _lock = threading.Lock()
 
 def watch(spark: SparkSession, operators: Mapping[str, OperatorState]) -> None:
     """From now on look at each query of this session that starts, and at its checkpoint if it has
-    one of these observations. ``operators`` has, by the observation's name, what it observes."""
+    one of these observations. ``operators`` has the observed operators, by the observations'
+    names."""
     with _lock, contextlib.suppress(Exception):
         _operators.update(operators)
         name = session_name(spark)
@@ -87,9 +95,9 @@ def watch(spark: SparkSession, operators: Mapping[str, OperatorState]) -> None:
 
 
 def compare(query: ActiveQuery) -> None:
-    """Compare a query, which is being started, with its checkpoint. End it if that is another
-    one's, if it has two watermarks, or if it would leave rows waiting. If it has fewer slices, tell
-    it how many it must reach. Warn if it has another number of partitions."""
+    """Compare a query that is being started with its checkpoint. End the query if the checkpoint is
+    another query's, if the query has two watermarks, or if it would leave rows waiting. If it has
+    fewer slices, tell it how many it must reach. Warn if it has another number of partitions."""
     plan = query.plan
     # Rows that are answered in place have no state to compare, but a watermark.
     column = behind_join(plan)
@@ -121,7 +129,7 @@ def compare(query: ActiveQuery) -> None:
 def _compare_operators(
     query: ActiveQuery, operators: list[OperatorState], checkpoint: Checkpoint
 ) -> None:
-    """The part of :func:`compare` that is about stored rows."""
+    """The part of :func:`compare` that checks stored rows."""
     found = Note.of(checkpoint)
     before = found or Note()
     history, again = slice_history(before, operators, checkpoint)
@@ -151,7 +159,7 @@ def _compare_operators(
 
 
 def other_partitions(checkpoint: Checkpoint, session: int, cores: int | None) -> str | None:
-    """What to know where a checkpoint has another number of partitions than the session."""
+    """A warning, if a checkpoint has another number of partitions than the session."""
     kept = checkpoint.partitions
     if kept is None or kept == session:
         return None

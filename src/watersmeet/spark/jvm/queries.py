@@ -109,8 +109,7 @@ def on_start(spark: SparkSession, function: Callable[[ActiveQuery], None]) -> No
 
 
 class _Starts:
-    """Spark's events of queries. Only their starts matter; of what else it is told, nothing is
-    read."""
+    """Spark's events of queries. Only their starts matter; all other events are ignored."""
 
     def __init__(self, spark: SparkSession, function: Callable[[ActiveQuery], None]) -> None:
         self._spark = spark

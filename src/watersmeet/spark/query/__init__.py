@@ -5,11 +5,11 @@
 
 Before an operator:
 
-- :mod:`.inputs`: what is read off a DataFrame, and what the user said about it
+- :mod:`.inputs`: a DataFrame, and what the user said about it, as plain data
 - :mod:`.watermarks`: the watermarks that are set in a plan
 - :mod:`.encode`: rows as they are stored, computed by the JVM
 - :mod:`.places`: a wide row takes up several places in a batch
-- :mod:`.shards`: the shuffle partition of each shard, and what a task learns of its query
+- :mod:`.shards`: the shuffle partition of each shard, and what a task learns about its query
 - :mod:`.capsule`: capsules, each of which holds many rows for one shard
 
 In an operator and behind it:
@@ -21,6 +21,6 @@ In an operator and behind it:
 - :mod:`.frames`: Arrow rows as the DataFrames of pandas that Spark must get
 - :mod:`.result`: the columns of a result, and its event time
 - :mod:`.counters`: counters on their way from a step to Spark's progress reports
-- :mod:`.observations`: the names under which they are there
+- :mod:`.observations`: the names under which the counters are reported
 - :mod:`.metrics`: the counters, read back for the user
 """

@@ -59,7 +59,7 @@ CAPSULE_BYTES = 128 << 10
 class Pack(WorkerObject):
     """Turns rows into capsules for one input (``stream``) of an operator.
 
-    ``ids[n]`` is what Spark knows shard n by (:mod:`watersmeet.spark.query.shards`). As a function
+    Spark knows shard n as ``ids[n]`` (:mod:`watersmeet.spark.query.shards`). As a function
     for ``mapInArrow``: it deals to the shards of the query that runs it, and the first task also
     sends an empty capsule to every shard, so that each takes a step, and reports its state, in
     every micro-batch with data. ``counted``: rows of equal content are dealt by count
@@ -141,8 +141,8 @@ class Pack(WorkerObject):
 
 
 def payloads(parts: Sequence[pa.RecordBatch | None]) -> pa.Array:
-    """Each of the record batches as an Arrow IPC stream, written where it stays; None as
-    null."""
+    """Each of the record batches as an Arrow IPC stream, written into the array's own buffer; None
+    as null."""
     sink, ends = pa.BufferOutputStream(), [0]
     for rows in parts:
         if rows is not None:

@@ -1,4 +1,4 @@
-"""The chunks of a step: its capsules, in an order that follows from what is in them.
+"""The chunks of a step: its capsules, in an order that follows from their content.
 
 Invariant: in whatever order the shuffle brings the capsules of a step, the operator gets the same
 chunks. So a micro-batch that is executed again does the same. What a step emits may depend on the
@@ -8,10 +8,17 @@ a promise. And Spark may take the state from one execution and the results from 
 Rule: capsules are ordered by the greatest time in them, then by their input, then by their bytes.
 If they are more than a chunk, they wait in a temporary file until all are there.
 
-The measurements of a join without a key are all that may differ when a micro-batch is executed
-again (:mod:`watersmeet.joins.ring.advice`). They are one capsule, the only one of their input,
-always of the same length: so their place does not depend on what is in them, and other capsules
-are cut into the same chunks.
+**Example.** Five capsules of 60 MB come in any order; a chunk has at most 256 MB. They are of two
+inputs, with these greatest times::
+
+    as they came   1 at 14, 0 at 12, 0 at 10, 1 at 10, 0 at 13
+    in order       0 at 10, 1 at 10, 0 at 12, 0 at 13  │  1 at 14
+    chunks         0: three capsules, 1: one capsule      1: one capsule
+
+Only the measurements of a join without a key may differ when a micro-batch is executed again
+(:mod:`watersmeet.joins.ring.advice`). They are one capsule, the only one of their input, always of
+the same length: so their position does not depend on their content, and other capsules are cut into
+the same chunks.
 """
 
 from __future__ import annotations
@@ -54,8 +61,8 @@ def chunks(capsules: Iterable[Capsule], *, inputs: int, limit: int) -> Iterator[
 class _SpilledCapsules:
     """Capsules in a file.
 
-    ``extents`` says of each capsule where it is, after what it is ordered by: the greatest time in
-    it, its input, and a checksum instead of its bytes."""
+    ``extents`` has, for each capsule, the values by which it is ordered (the greatest time in it,
+    its input, and a checksum instead of its bytes), and then where it is."""
 
     def __init__(self, spill: Spill) -> None:
         self._spill = spill
@@ -81,9 +88,9 @@ class _SpilledCapsules:
 
 
 def _in_order(capsules: Iterable[Capsule]) -> list[tuple[int, pa.RecordBatch]]:
-    """The rows of each capsule, with the input that they are for. In one chunk inputs are apart, so
-    they need no order. (Opening a capsule takes a tenth of a millisecond, so each is opened once.)
-    """
+    """The rows of each capsule, with the input that they are for. A chunk keeps its inputs apart,
+    so they need no order. (To open a capsule takes a tenth of a millisecond, so each is opened
+    once.)"""
     opened = [(stream, payload, from_ipc(payload)) for stream, payload in capsules]
     opened.sort(key=lambda it: (greatest_time(it[2]) or 0, it[1]))
     return [(stream, rows) for stream, _, rows in opened]

@@ -70,8 +70,9 @@ def _hashed_code(keys: list[Column]) -> Column:
 
 
 def _content_hash(df: DataFrame, content: Content) -> Column:
-    """A hash of what is in some columns. Spark's own takes no maps, skips nulls, and takes -0.0 for
-    0.0: (1, null) has the hash of (null, 1), as columns and within nested values."""
+    """A hash of the values in some columns. Spark's own hash refuses maps, skips nulls, and does
+    not tell -0.0 from 0.0: (1, null) has the hash of (null, 1), as columns and within nested
+    values."""
     values: list[Column] = [F.lit(_SEED)] if content.complete else []
     for name in content.columns:
         column, kind = F.col(quoted(name)), df.schema[name].dataType
@@ -87,7 +88,7 @@ def _content_hash(df: DataFrame, content: Content) -> Column:
 
 
 def _negative_zero(column: Column) -> Column:
-    """Where there is a zero, has it a sign? SQL sees it only in the text."""
+    """Is a value a zero with a sign? SQL sees the sign only in the text."""
     return (column == 0) & column.cast("string").startswith("-")
 
 

@@ -1,7 +1,7 @@
-"""How what a step emits leaves the stateful operator: as results, or as capsules for the next.
+"""How rows leave the stateful operator: as results, or as capsules for the next operator.
 
-Either way a column is added that carries the step's counters, in a row of its own; it is null in
-all others.
+Either way a column is added that carries the step's counters, in a row of their own; it is null in
+all other rows.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@ without state.
     rows ─ encode ─► step, task by task ─► observe ─► results
            JVM       Python                JVM
 
-Invariant: what a row is answered with follows from the row and the operator alone. So no state is
-needed for the result, a micro-batch that is run again gives the same rows, and which task has a row
-does not matter. What the operator learns on the way, as which keys are frequent, only saves time:
-each Python worker keeps it from task to task, in memory, and begins anew when it has lost it.
+Invariant: the answer to a row follows from the row and the operator alone. So no state is needed
+for the result, a micro-batch that is run again gives the same rows, and it does not matter which
+task has a row. The operator learns on the way which keys are frequent, for example. That only saves
+time: each Python worker keeps it from task to task, in memory, and begins anew if it is lost.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _CHUNK_ROWS = 1 << 14
 #: Results leave in batches of about so many rows: the JVM takes the first ones while others are
 #: made.
 _RESULT_ROWS = 1 << 14
-#: A worker remembers so many queries, those that it has worked for last.
+#: A worker remembers so many queries: the last ones that it has worked for.
 _QUERIES = 16
 
 

@@ -1,4 +1,4 @@
-"""What Watersmeet reads off a DataFrame."""
+"""DataFrames as inputs: their columns, their watermarks, and what the user said about them."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def _ahead(df: DataFrame, column: str) -> int:
 
 
 def _noted(df: DataFrame, column: str, what: str) -> int | None:
-    """What is noted of a column, as milliseconds; in microseconds."""
+    """A duration noted in a column's metadata, in milliseconds; returned in microseconds."""
     named = [field for field in df.schema if field.name == column]
     for field in named or [f for f in df.schema if f.name.lower() == column.lower()]:
         if what in field.metadata:
@@ -139,8 +139,8 @@ def _noted(df: DataFrame, column: str, what: str) -> int | None:
 
 
 def _check_watermarks(df: DataFrame, name: str, time: str | None, own: int | None) -> None:
-    """Of two watermarks that follow one another none would ever move. So there may be one only,
-    and the time must be its column."""
+    """Refuse a second watermark: if two follow one another, neither ever moves. And refuse a time
+    that is not the column of the watermark."""
     columns = following(LogicalPlan.of(df))
     if len(columns) > 1:
         raise TimeColumnError(
@@ -157,7 +157,7 @@ def _check_watermarks(df: DataFrame, name: str, time: str | None, own: int | Non
 
 
 def _place(df: DataFrame, columns: list[str]) -> str:
-    """Where the first of the watermarks on these columns is, for the user."""
+    """For messages: where the first of the watermarks on these columns is set."""
     return "inside a join or enrichment" if _inside(df, columns) else f"on {columns[-1]!r}"
 
 

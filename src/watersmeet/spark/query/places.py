@@ -1,14 +1,22 @@
 """Places: a wide row takes up several, so that a limit on rows is a limit on bytes.
 
 Spark hands rows to Python in batches of so many rows (``maxRecordsPerBatch``). It can limit their
-bytes too, but then it measures the batch after every row, which takes longer than all else that it
-does with the row. And without a limit, rows of a megabyte make batches that no memory holds, nor
-the 2 GiB of an Arrow column.
+bytes too, but then it measures the batch after every row, which takes longer than the rest of its
+work on the row. And without a limit, rows of a megabyte make batches that do not fit into memory,
+nor into the 2 GiB of an Arrow column.
 
 **The rule.** A row that takes n times :data:`PLACE_BYTES` is followed by n empty rows, which are
 dropped where the batch arrives. So a batch of r rows holds at most r times :data:`PLACE_BYTES`, and
-one row more, whatever the widths. A narrow row costs the sum of its columns' lengths, which Spark
-knows without looking at their content, and a number that says which rows are empty.
+one row more, whatever the widths. For a narrow row, Spark only adds the lengths of its columns,
+which it knows without looking at their content, and a number that says which rows are empty.
+
+**Example.** Batches have four rows. The row y takes 100 KB, three times 32 KB and some more; x and
+z are narrow::
+
+    row       x   y   -   -   │   -   z
+    #place    0   0   1   2   │   3   0
+
+The first batch holds x and y, and the second one only z.
 
 Capsules do the same: see :class:`watersmeet.spark.query.capsule.Pack`.
 """

@@ -3,8 +3,8 @@
     rows ─ encode ─► pack ─► union ─► step, shard by shard ─► observe ─┬─► results
            JVM       Python           stateful, Python        JVM      └─► capsules: the next hop
 
-It knows operators by their contract (:mod:`watersmeet.joins.operator`) and chains of them
-(:mod:`watersmeet.joins.chain`), and nothing of what they join.
+It knows operators by their contract (:mod:`watersmeet.joins.operator`), and chains of them
+(:mod:`watersmeet.joins.chain`). It knows no family of joins.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _stepped(
     ids: tuple[int, ...],
     cache: SegmentCache,
 ) -> DataFrame:
-    """What the steps of a hop emit, over capsules: results of that schema, or capsules."""
+    """The output of a hop's steps, over capsules: results of that schema, or capsules."""
     leave: Exit[Any] = CapsuleExit(tuple(Pack(i, route, ids) for i, route in enumerate(hop.onward)))
     given = CAPSULE
     if not hop.onward:

@@ -5,10 +5,10 @@ partition ``pmod(murmur3(id), partitions)``; two small ids may well meet there, 
 chosen to be the smallest one for each partition.
 
 A checkpoint keeps the number of partitions that it was begun with, whatever the session says later.
-Only a task of the query knows it. So a join is planned for the session's number, and the tasks go
-by the query's own. In the same way a task learns over how many shards an earlier run of a join
-without a key had dealt its rows, whether it runs a micro-batch again that an earlier run had begun,
-and whether the query has several watermarks (:mod:`watersmeet.spark.checkpoint.start_check`).
+Only a task of the query knows it. So a join is planned for the session's number, and the tasks use
+the query's own. In the same way a task learns over how many shards an earlier run of a join without
+a key had dealt its rows, whether its micro-batch was begun by an earlier run, and whether the query
+has several watermarks (:mod:`watersmeet.spark.checkpoint.start_check`).
 
 The functions here are part of the state's format: a change moves rows away
 from the state they belong to.
@@ -44,8 +44,8 @@ def ids_in_task(planned: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def reach_in_task() -> int:
-    """How many shards new rows must reach at least, as an earlier run has stored rows there; none
-    outside of a task, and where it is as it was planned."""
+    """How many shards new rows must reach at least, because an earlier run has stored rows there;
+    0 outside of a task, and if the planned number is enough."""
     context = TaskContext.get()
     return int((context and context.getLocalProperty(REACH)) or 0)
 
@@ -57,8 +57,8 @@ def several_in_task() -> bool:
 
 
 def slices_in_task() -> int | None:
-    """Over how many shards this task must deal rows, because an earlier run, which had as many
-    slices, had begun its micro-batch; None: as it is planned."""
+    """Over how many shards this task must deal rows, because its micro-batch was begun by an
+    earlier run with so many slices; None: as planned."""
     context = TaskContext.get()
     again = context and context.getLocalProperty(AGAIN)
     if not context or not again:

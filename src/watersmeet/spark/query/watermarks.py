@@ -1,9 +1,9 @@
 """The watermarks that are set in a plan of Spark's.
 
-A query has one watermark, the least of all that are set in it. Of two that follow one another, with
-a stateful operator between them, the first waits for the second, which gets no rows before the
-first has moved: both stand still for ever, without an error. With none between them, as where rows
-are answered in place, Spark ends the query in its second micro-batch.
+A query has one watermark, the least of all that are set in it. If two follow one another, with a
+stateful operator between them, the first waits for the second, and the second gets no rows before
+the first has moved: both stand still for ever, without an error. Without an operator between them
+(rows may be answered in place), Spark ends the query in its second micro-batch.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ BEHIND = (
 
 
 def following(plan: LogicalPlan) -> list[str]:
-    """The columns on which watermarks are set that follow one another, the last one first. Streams
-    that were united or joined may have one each: those are side by side."""
+    """The columns of watermarks that follow one another, the last one first. Streams that were
+    united or joined may have one each: those are side by side."""
     # Walking through the plan takes a call for each node, so it is looked at as text before.
     return _following(plan) if SETS in plan.text else []
 

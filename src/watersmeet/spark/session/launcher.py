@@ -1,11 +1,11 @@
 """A shell script by which this Python starts faster as a worker.
 
-Spark puts an archive of PySpark before the rest of every worker's ``PYTHONPATH``. Of what is
-imported from an archive nothing is kept compiled: each process compiles it anew, for most of a
-second. Where PySpark is installed with this Python, its workers find it there. So the script
-leaves out what Spark has put before, and runs the interpreter.
+Spark puts an archive of PySpark before the rest of every worker's ``PYTHONPATH``. Modules that are
+imported from an archive are not kept compiled: each process compiles them anew, for most of a
+second. If PySpark is installed with this Python, its workers find it there. So the script removes
+the paths that Spark has added, and runs the interpreter.
 
-Invariant: a worker imports the same PySpark with the script and without it. Where that is not sure,
+Invariant: a worker imports the same PySpark with the script and without it. If that is not certain,
 there is no script, and workers are started as Spark would.
 """
 

@@ -3,7 +3,7 @@
 Invariant: a Python that lacks it is named in one sentence, together with what it lacks. If it is
 on this machine, that is found out when the join is planned; elsewhere, in the first task. (For a
 stream, Spark starts a worker beside the driver too, on any master: that one is asked as well.) In a
-task it is what opens the objects that are sent (:mod:`.worker_object`) that says what is missing.
+task, the code that opens the sent objects (:mod:`.worker_object`) says what is missing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Objects that are sent to Spark's workers: how they are opened there, and what their errors say.
 
-Invariant: a worker that lacks Watersmeet says so in one sentence. So what opens an object there
-(:class:`WorkerObject`) needs nothing but the standard library, and is sent by value.
+Invariant: a worker that lacks Watersmeet says so in one sentence. So the code that opens an object
+there (:class:`WorkerObject`) needs only the standard library, and is sent by value.
 """
 
 from __future__ import annotations

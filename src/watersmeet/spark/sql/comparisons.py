@@ -6,9 +6,9 @@ ranks of its type are. Where a side depends on both streams, it may be a sum or 
 
     a.x - b.x <= 2        becomes        a.x <= b.x + 2
 
-That is computed in doubles, with room for what rounding may do, here and in Spark's own
-arithmetic. So it lets through all pairs for which the condition holds, and a few more, and the
-condition remains to be evaluated.
+That is computed in doubles, with room for errors of rounding, here and in Spark's own arithmetic.
+So it lets through all pairs for which the condition holds, and a few more, and the condition is
+evaluated for these.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _rearranged(t: Translation, node: Node) -> Iterator[Comparison]:
 
 
 def _split(parts: Sequence[_Part]) -> Comparison:
-    """What it means for the two streams that the sum of the parts is 0 or less."""
+    """If the sum of the parts is 0 or less: the comparison of the two streams that follows."""
     streams = sorted({stream for part in parts for stream, _ in part.columns})
     if len(streams) != 2 or len(parts) > _PARTS:
         raise NoSumError

@@ -6,7 +6,7 @@ limits::
 
     plus - minus + c <= 0    and    least <= c <= most    imply    plus - minus <= -least
 
-The limits are the same number except for what the calendar or rounding makes of it: a month has 28
+The limits are the same number, unless the calendar or rounding makes a difference: a month has 28
 to 31 days, a local clock is put forward and back, whole seconds leave out a fraction.
 """
 

@@ -1,9 +1,9 @@
 """The local cache of segments: files on the host, mapped into memory.
 
-Invariant: a cached segment is a copy of what the store holds. Ids are never used again, so a file
-is never stale, and any process of the user on the host may use it. The folder may be deleted at any
-time, also while it is in use: what is missing is read from the store again, and a mapped file lives
-until its last reader closes it.
+Invariant: a cached segment is a copy of one in the store. Ids are never used again, so a file is
+never stale, and any process of the user on the host may use it. The folder may be deleted at any
+time, even while it is in use: missing segments are read from the store again, and a mapped file
+lives until its last reader closes it.
 
 Rule: nothing about the cache is an error. A file that is missing or damaged is read from the store.
 A segment that cannot be saved is not cached. Both are counted. The files, from the bottom up:
@@ -35,8 +35,8 @@ _unseen: dict[str, int] = {}
 
 @dataclass
 class CacheCounts:
-    """What a step saw of the cache: segments that were in it, and that were not; files that were
-    damaged; segments that could not be saved. ``notes`` say what is wrong with it."""
+    """How the cache served a step: how many segments were there, and were not; how many files were
+    damaged; how many segments could not be saved. ``notes`` say what is wrong with the cache."""
 
     hits: int = 0
     misses: int = 0
@@ -54,11 +54,11 @@ class CacheCounts:
 class SegmentCache:
     """Segments as files in a folder; the least recently used are evicted first.
 
-    Invariant: no method raises because of a file or a folder. ``counts`` has what happened.
+    Invariant: no method raises because of a file or a folder. Failures are counted in ``counts``.
 
-    ``configured`` is the folder that ours is made in; None means the temporary directory. Each
-    process finds ours by itself, so a cache may be sent to another host. ``capacity`` is in bytes,
-    for all files in our folder, whatever query they belong to.
+    Our folder is made inside the ``configured`` one; None means the temporary directory. Each
+    process finds our folder by itself, so a cache may be sent to another host. ``capacity`` is in
+    bytes, for all files in our folder, whatever query they belong to.
     """
 
     configured: str | None
@@ -79,8 +79,8 @@ class SegmentCache:
         return path is not None and os.path.exists(path)
 
     def load(self, segment_id: str, *, keep_open: bool = True) -> Segment | None:
-        """The cached segment, or None if it is not there, or damaged. What is damaged is
-        deleted. ``keep_open``: this process may keep it mapped, if it is small."""
+        """The cached segment, or None if it is missing or damaged. A damaged file is deleted.
+        ``keep_open``: this process may keep the file mapped, if it is small."""
         path = self._path(segment_id)
         try:
             return None if path is None else read_file(path, segment_id, keep_open=keep_open)
@@ -122,8 +122,8 @@ class SegmentCache:
                 os.unlink(path)
 
     def counts_path(self, name: str) -> str | None:
-        """The path of a file in which an operator counts, beside the segments; None if there can
-        be none. It is evicted as they are."""
+        """The path of a file in which an operator counts, beside the segments; None without a
+        folder. It is evicted as segments are."""
         folder = self.folder
         return None if folder is None else os.path.join(folder, counts_name(name))
 

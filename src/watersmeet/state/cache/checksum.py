@@ -13,8 +13,9 @@ no divisor in common with them. It changes if anything is overwritten by zeros, 
 smaller. For any other damage the chance that it stays the same is about 2^-64.
 
 Why both: a product modulo 2^64 carries bits only upwards. Round floating-point numbers have only
-their upper bits set: a block full of 2.0 has the same s as one of zeros, or nearly so. For one
-block of such numbers in place of another, the chance is still one in some ten thousands.
+their upper bits set: a block full of 2.0 has the same s as one of zeros, or nearly so. If one block
+of such numbers takes the place of another, the chance that the checksum stays the same is still one
+in some ten thousands.
 
 It finds damage, not forgery: whoever may write the file can also write its checksum.
 """

@@ -8,7 +8,17 @@ file was used when it was written, or when a process set its time of access. Bes
 
 - files that nobody has used for a day: their query has ended;
 - temporary files whose writer is dead, or that are too old to be still written;
-- the same in the user's folders of earlier boots, so that they become empty, and the empty ones.
+- the same files in the user's folders of earlier boots; and these folders, when they are empty.
+
+**Example.** The capacity is 100 MB, and these files are in the folder::
+
+    file                 size    last used     becomes
+    A                    40 MB   now           kept
+    B, being written     15 MB   now           kept, and counts as the others do
+    C                    40 MB   an hour ago   kept: 95 MB so far
+    D                    40 MB   3 hours ago   evicted: 135 MB would be too much
+    E                    1 MB    4 hours ago   evicted, because it is older than D
+    F                    5 MB    2 days ago    deleted, because it is idle
 """
 
 from __future__ import annotations
@@ -28,7 +38,7 @@ from watersmeet.state.cache.folder import other_folders
 IDLE_SECONDS = 24 * 3600
 #: No writer takes longer than this many seconds for a file.
 WRITING_SECONDS = 600
-#: So often, in seconds, a process looks into the folders of earlier boots.
+#: A process looks into the folders of earlier boots once in so many seconds.
 SWEEP_SECONDS = 3600
 
 #: ``<id>.segment``; ``<id>.counts``, in which an operator counts; and a file that is being written:
@@ -50,7 +60,8 @@ def counts_name(name: str) -> str:
 
 
 def temporary_affixes(name: str) -> tuple[str, str]:
-    """While a file is written, its name begins and ends so, with eight random letters between."""
+    """The beginning and the end of a file's name while it is written; eight random letters are
+    between."""
     return f"{name}.", ".tmp"
 
 
@@ -72,10 +83,10 @@ class _File:
 
 
 def evict(folder: str, capacity: int, *, room: int = 0) -> None:
-    """Delete what is useless, and the least recently used files beyond the capacity.
+    """Delete useless files, and the least recently used files beyond the capacity.
 
-    ``room`` says that the disk is full, and how many bytes are needed. They are freed, and a tenth
-    of what is there, so that the disk is not full again at once."""
+    ``room``: the disk is full, and so many bytes are needed. They are freed, and a tenth of the
+    files' bytes as well, so that the disk is not full again at once."""
     files = []
     for file in _files(folder):
         if file.useless:
@@ -93,7 +104,7 @@ def evict(folder: str, capacity: int, *, room: int = 0) -> None:
 
 
 def _sweep(folder: str) -> None:
-    """Delete what is useless in the user's other folders, and those that are empty."""
+    """Delete useless files in the user's other folders, and the folders that are empty."""
     now = time.time()
     if now - _swept.get(folder, 0) < SWEEP_SECONDS:
         return

@@ -1,11 +1,11 @@
 """One segment in one file of the local cache.
 
-Invariant: what is read is what was written, or an error is raised. A file is never seen half
-written: it gets its name when it is complete. Only its user may read it (mode 0600).
+Invariant: a segment is read exactly as it was written, or an error is raised. A file is never seen
+half written: it gets its name when it is complete. Only its user may read it (mode 0600).
 
-Rule: a file holds the rows, and the index if there is one, as uncompressed Arrow, which is used as
-it is mapped, without decoding. Behind it is the checksum of all that and of the segment's id. A
-process checks a file when it reads it for the first time, or when the file has changed since.
+Rule: a file holds the rows, and the index if there is one, as uncompressed Arrow, which is mapped
+and used without decoding. Behind that is a checksum of the content and of the segment's id. A
+process checks a file when it reads it for the first time, and again when the file has changed.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from watersmeet.state.cache.eviction import temporary_affixes
 #: The time of a file's last use is exact to this many seconds.
 TOUCH_SECONDS = 60
 
-#: Raised when what is in a file changes.
+#: Raised when the content of files changes.
 _FORMAT = 1
 
-#: A file is known by its path, inode, time of modification and size. A change changes one of them.
+#: A file's path, inode, time of modification and size. If the file changes, one of them does.
 _Identity = tuple[str, int, int, int]
 _Known = TypeVar("_Known")
 
@@ -53,8 +53,8 @@ def write_file(path: str, segment_id: str, segment: Segment) -> int:
     """Write a segment; the size of its file in bytes."""
     batch = segment.to_batch()
     with whole_file(path) as temporary:
-        # Append, to a file that is empty: a file that was truncated is flushed to the disk when it
-        # is closed (ext4 does so), which takes ten times as long.
+        # Append to the empty file. If it were truncated, ext4 would flush it to the disk when it is
+        # closed, which takes ten times as long.
         with pa.OSFile(temporary, "ab") as sink:
             ipc.write_file(batch, sink)
         with open(temporary, "r+b") as file:
@@ -96,9 +96,9 @@ def read_file(path: str, segment_id: str, *, keep_open: bool) -> Segment:
 
 @contextlib.contextmanager
 def whole_file(path: str) -> Iterator[str]:
-    """The path of a temporary file, to be written in the block. Behind the block it has the given
-    path; after an error it is deleted. Meanwhile it is locked, so that others see that its writer
-    lives."""
+    """The path of a temporary file, to be written in the block. After the block it gets the given
+    path; after an error it is deleted. In the block it is locked, so that other processes see that
+    its writer lives."""
     folder, name = os.path.split(path)
     prefix, suffix = temporary_affixes(name)
     descriptor, temporary = tempfile.mkstemp(suffix, prefix, folder)
@@ -116,8 +116,8 @@ def whole_file(path: str) -> Iterator[str]:
 
 
 def close_files() -> None:
-    """Close the small segments that this process keeps open: a file that is open takes its room on
-    the disk also when it is deleted."""
+    """Close the small segments that this process keeps open: an open file takes room on the disk
+    even when it is deleted."""
     _open.clear()
 
 
@@ -150,7 +150,7 @@ def _label(segment_id: str) -> str:
 def _remember(
     known: OrderedDict[_Identity, _Known], identity: _Identity, value: _Known, limit: int
 ) -> None:
-    """Put the file last among those known; the first ones leave when they are too many."""
+    """Put the file last among the known ones; the first ones leave when there are too many."""
     known[identity] = value
     known.move_to_end(identity)
     if len(known) > limit:

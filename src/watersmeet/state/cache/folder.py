@@ -29,8 +29,8 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class CacheFolder:
-    """Where the cache is; ``path`` is None if there can be none. ``note`` says why it is not where
-    it should be. A process is told so once, and again while there is no folder at all."""
+    """Where the cache is; ``path`` is None if there can be none. ``note`` says why the folder is
+    not where it should be. It is given to a process once, and as long as there is no folder."""
 
     path: str | None
     note: str | None = None
@@ -84,7 +84,7 @@ def _find(configured: str | None) -> CacheFolder:
 
 
 def _another(parent: str, name: str) -> str:
-    """A folder with a random name: the one that a process of this user has made before, or a new
+    """A folder with a random name: one that a process of this user has made before, or a new
     one."""
     made = _made(parent, name)
     if not made:

@@ -25,10 +25,19 @@ segment whose rows expire or are proven unmatched under w. Where no watermark ev
 would settle a debt: it is settled at the end of its own step. A query that was started again with
 another goal or budget, and works in stages no more, settles what it finds before anything else.
 
-**What need not wait.** A row that has found its only match (unique keys), or needs only its first
-one (semi, anti), is discarded although its segment has debts: it will match nothing else. A row
-whose key is closed in the other stream may still match what its segment has yet to probe: it is
-stored, and discarded when its segment has no debts any more.
+**Rows of a segment with debts.** A row that has found its only match (unique keys), or needs only
+its first one (semi, anti), is discarded all the same: it will match nothing else. A row whose key
+is closed in the other stream may still match rows that its segment has yet to probe: it is stored,
+and discarded when its segment has no debts any more.
+
+**Example.** Of the stored clicks, the segment D with times from 60 is resident, and C with times
+from 10 is on disk. New views become the segment V, with times from 65::
+
+    step 1   watermark 50   V probes D: results at once; the debt (views, V, C) is recorded
+    step 2   no new rows    V probes C: the other results; the debt is settled
+
+If step 2 has new rows, the debt waits, but not longer than the step under watermark 65: that is the
+greater of 65 and 10, the least times of V and of C.
 """
 
 from __future__ import annotations
@@ -60,8 +69,8 @@ class Debts:
         self._probe = probe
 
     def begin(self) -> Iterator[pa.RecordBatch]:
-        """Settle what is owed from a time when the join worked in stages, if it does so no more:
-        then nothing else of this step need know of debts."""
+        """If the join worked in stages before it was started again, and does so no more, settle its
+        debts: then the rest of this step need not know of any."""
         if self._context.layout.policy.in_stages:
             return iter(())
         return self._settle(list(self._context.state.debts))

@@ -1,13 +1,18 @@
 """One step's load: how many rows come, how fast, and what follows from it.
 
 At the start of a step it is fixed which windows get an index, and which share of each stream's
-rows is kept: both from what the steps before have measured, so a step that is run again does the
-same. At its end the step enters the averages (:mod:`watersmeet.joins.equi.flow`).
+rows is kept. Both follow from measurements of the steps before, so a step that is run again does
+the same. At its end the step enters the averages (:mod:`watersmeet.joins.equi.flow`).
 
 **Index or plain.** After every micro-batch with data the cost model is asked what each window would
-cost either way, for the averages of what the streams have brought. A window switches when the other
-way has been clearly cheaper for several micro-batches in a row. Existing segments stay as they are,
-and every segment is probed by what it has: so a switch costs nothing and changes no result.
+cost either way, for the averages of the streams. A window switches when the other way has been
+clearly cheaper for several micro-batches in a row. Existing segments stay as they are, and every
+segment is probed by its index, or scanned if it has none: so a switch costs nothing and changes no
+result.
+
+**Example.** A window is stored with an index, which costs 2.0 ms a micro-batch; plain it would cost
+1.5 ms, less than 0.8 of that. If that is so for three micro-batches in a row, new segments are
+plain from then on. With one micro-batch of 1.7 ms among them, the counting begins anew.
 """
 
 from __future__ import annotations
@@ -38,7 +43,7 @@ PATIENCE = 3
 
 @dataclass
 class Arrivals:
-    """What a step has brought of one stream so far: rows, and the bounds of their times."""
+    """The new rows of one stream in a step so far: their number, and the bounds of their times."""
 
     rows: int = 0
     oldest: int | None = None
@@ -83,7 +88,7 @@ class Load:
         return rows if self._shedding is None else self._shedding.admit(stream, rows)
 
     def learn(self) -> None:
-        """Let the step enter the averages, and make the choices for the next ones."""
+        """Let the step enter the averages, and make the choices for the next steps."""
         state, counters = self._context.state, self._context.counters
         if not self.paused:
             self._average()
@@ -130,8 +135,8 @@ def measured_workload(own: Flow, others: Sequence[Flow], stored: float) -> Direc
 def switch_indexes(
     names: Sequence[str], flows: Sequence[Flow], windows: Sequence[Window], weights: Weights
 ) -> list[str]:
-    """Switch each window for which that has been clearly cheaper long enough; notes that say
-    what changed, and why."""
+    """Switch each window for which the other way has been clearly cheaper long enough. Returns
+    notes that say what changed, and why."""
     notes = []
     for position, (name, flow, window) in enumerate(zip(names, flows, windows, strict=True)):
         others = [other for i, other in enumerate(flows) if i != position]

@@ -6,6 +6,14 @@ goes to the stream whose rows are cheapest to keep for a second.
 
 A row is shed if the hash of its key and time exceeds a share, which was fixed by the micro-batches
 before: so a micro-batch that is run again sheds the same rows.
+
+**Example.** Streams a and b bring 80 and 20 rows a second, and 50 can be served. Half of that is
+more than b brings, so all of b is kept. Stream a gets the other 30 rows a second: the share 30 / 80
+of its rows is kept, and as large a share of the full result is left.
+
+Another shard has room for 1,000 bytes, and windows of 60 seconds. A second of a takes 10 bytes, a
+second of b takes 50. So a keeps all of its 60 seconds, in 600 bytes, and b keeps 8 seconds in the
+rest: its older segments are dropped.
 """
 
 from __future__ import annotations
@@ -48,14 +56,14 @@ class Shedding:
 
     @property
     def _row_width(self) -> float:
-        """About what a row takes in memory: eight bytes a column, and some for the index."""
+        """About how many bytes a row takes in memory: eight a column, and some for the index."""
         layout = self._context.layout
         return 8.0 * len(layout.output.schema) / len(layout.inputs) + 36.0
 
 
 def kept_shares(budget: ShardBudget | None, state: EquiState, width: float) -> list[float]:
-    """For each stream, the share of its new rows that is kept; ``width`` is an estimate of what
-    a row takes in memory, for a window that is still empty."""
+    """For each stream, the share of its new rows that is kept. ``width`` is an estimate of the
+    bytes of a row in memory, for a window that is still empty."""
     flows = state.flows
     served = None if budget is None else _served(budget, state)
     rates = [flow.rate or 0.0 for flow in flows]
@@ -121,7 +129,8 @@ def fit(budget: ShardBudget, state: EquiState, names: Sequence[str]) -> None:
 
 
 def _shrink(memory: int, state: EquiState) -> None:
-    """Drop the oldest segments, each time of the stream that exceeds its part by most."""
+    """Drop segments until all fit: each time the oldest one of the stream that exceeds its part
+    by most."""
     flows = state.flows
     seconds = [((window.length or 0) + (window.slot or 0)) / _SECOND for window in state.windows]
     widths = [_width(window, 1.0) for window in state.windows]
@@ -141,7 +150,7 @@ def remaining(
     shares: Sequence[float], flows: Sequence[Flow], lengths: Sequence[int | None]
 ) -> float:
     """An estimate of the share of the full result that is left (equation 9): a result needs a row
-    of every stream that was not shed, and windows that have become shorter make fewer."""
+    of every stream, none of which was shed, and shorter windows make fewer results."""
     share = float(np.prod(shares))
     if all(flow.shed_until is None for flow in flows):
         return share

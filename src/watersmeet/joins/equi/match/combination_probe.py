@@ -1,14 +1,22 @@
 """Rows of one stream probe the windows of all others, and find where their matches are.
 
 In each segment a row finds a range of the index: so the number of its matches is known before any
-of them is touched. Probing rows are known by their number in the order of their own index: so what
-they search for is in order too.
+of them is touched. Probing rows are numbered in the order of their own index: so the codes and
+times that they search for are in order too.
 
 **Probe order.** A row without a match in one window makes no result, and probes no further window.
 So the most selective window comes first: the one in which the smallest share of rows finds a match
 (multiway paper, section 3.1). These *match rates* are measured: every few micro-batches, a sample
 of a stream's new rows probes all windows. A probe order changes when another one is clearly
 cheaper.
+
+**Example.** 1,000 new rows of stream a come. Half of them find a match in the window of b, and a
+hundredth in that of c::
+
+    b, then c    1,000 rows probe b, the 500 with a match there probe c    1,500 probes
+    c, then b    1,000 rows probe c, the 10 with a match there probe b     1,010 probes
+
+The second order takes less than nine tenths of the first: new rows of a probe c first from now on.
 """
 
 from __future__ import annotations
@@ -37,9 +45,9 @@ CLEARLY = 0.9
 
 @dataclass(frozen=True)
 class SegmentMatches:
-    """Where new rows have matches in one segment: row ``rows[j]`` at the places ``low[j]`` to
-    ``high[j]`` of its index. ``built`` is the index that was built for the search, if the segment
-    is plain."""
+    """Where new rows have matches in one segment: row ``rows[j]`` has them at the places ``low[j]``
+    to before ``high[j]`` of the segment's index. If the segment is plain, ``built`` is the index
+    that was built for the search."""
 
     entry: Entry
     built: Index | None
@@ -69,7 +77,7 @@ class CombinationProbe:
         self.through = 0 if context.layout.how.star else None
 
     def search(self, driver: int, index: Index) -> tuple[list[WindowMatches], Ints]:
-        """The matches of new rows in the other windows, and which rows have some in all."""
+        """The matches of new rows in the other windows, and which rows have a match in each."""
         count = len(index.codes)
         every = Searchers(index.codes, index.times, None)
         matching, windows = np.arange(count), []
@@ -83,13 +91,13 @@ class CombinationProbe:
         return windows, matching
 
     def search_all(self, driver: int, index: Index) -> list[WindowMatches]:
-        """The matches in every other window of all rows, whether or not they match in all."""
+        """The matches of all rows in every other window, also of rows that lack one somewhere."""
         every = Searchers(index.codes, index.times, None)
         others = [stream for stream in range(len(self._lengths)) if stream != driver]
         return [self._search_window(driver, other, every, len(index.codes)) for other in others]
 
     def _probe_order(self, driver: int, index: Index) -> Sequence[int]:
-        """In which order to probe the other windows; measured now and then."""
+        """In which order to probe the other windows. Match rates are measured now and then."""
         state = self._context.state
         flow = state.flows[driver]
         stored = [bool(window.entries) for window in state.windows]
@@ -115,7 +123,7 @@ class CombinationProbe:
     def _search_window(
         self, driver: int, stream: int, searchers: Searchers, count: int
     ) -> WindowMatches:
-        """The matches in one window of some of ``count`` new rows."""
+        """The matches of some of ``count`` new rows in one window."""
         window = self._context.state.windows[stream]
         before, after = self._reach(driver, stream)
         counts = np.zeros(count, dtype=np.int64)
@@ -148,7 +156,7 @@ class CombinationProbe:
 
 
 def is_due(flow: Flow) -> bool:
-    """Shall the stream's new rows be sampled now? At most once in a micro-batch."""
+    """Should the stream's new rows be sampled now? They are, at most once in a micro-batch."""
     return flow.sampled is None or (flow.steps % EVERY == 0 and flow.sampled != flow.steps)
 
 

@@ -8,7 +8,7 @@ It takes three passes:
 match in one window makes no result, and probes no further one.
 
 **Gather.** The matches of the remaining rows are gathered, stream by stream: a bounded amount at
-a time (:mod:`.gathered_matches`).
+a time (:mod:`.gathering`).
 
 **Expand.** Combinations grow stream by stream: all of them at once, but never more than a piece
 at a time, however large the product is.
@@ -18,6 +18,16 @@ rows of stream l that may join a combination lie in [newest - W(l), deadline], w
 its greatest time so far and ``deadline`` the least of time(i) + W(i). A row's matches are in order
 of time: both ends are found by binary search. In a left join every stream is matched with the
 first one alone, so these are the first stream's time and its deadline.
+
+**Example.** Streams a, b and c with windows of 10 seconds. A new row of a at 20 has the matches b
+at 12 and 18, and c at 9, 15 and 25::
+
+    combination    newest  deadline           the next stream's rows lie in
+    a 20               20  30                 [10, 30]: b at 12 and 18
+    a 20, b 12         20  min(30, 22) = 22   [10, 22]: c at 15
+    a 20, b 18         20  min(30, 28) = 28   [10, 28]: c at 15 and 25
+
+So there are three results. (20, 12, 25) is none of them: 25 - 12 is more than 10.
 """
 
 from __future__ import annotations
@@ -41,8 +51,8 @@ from watersmeet.segments.segment import Segment
 
 @dataclass(frozen=True)
 class Partial:
-    """Combinations that are not complete yet: of each, the new row, the match chosen of each
-    stream so far, and the bounds for the times of the others."""
+    """Combinations that are not complete yet. Each has a new row, a match of each stream so far,
+    and the bounds for the times of the other streams."""
 
     rows: Ints
     chosen: tuple[Positions, ...]
@@ -141,7 +151,7 @@ class CombinationMatcher:
     def _narrow(
         self, matches: GatheredMatches, partial: Partial, low: Ints, high: Ints
     ) -> tuple[Ints, Ints]:
-        """Ranges of matches, narrowed to the times that fit what has been chosen."""
+        """Ranges of matches, narrowed to the times that fit the combinations so far."""
         window, times = self._lengths[matches.stream], matches.times
         if window is None:
             return low, high
@@ -175,7 +185,7 @@ class CombinationMatcher:
         matches: Sequence[GatheredMatches],
         combinations: Partial,
     ) -> Iterator[Sides]:
-        """Complete combinations, in pieces of the bytes that they take."""
+        """Complete combinations, in pieces that are limited by rows and by bytes."""
         sides: Sides = {driver: (fresh.rows, fresh.index.order[combinations.rows])}
         for of_stream, places in zip(matches, combinations.chosen, strict=True):
             sides[of_stream.stream] = of_stream.rows, places

@@ -19,8 +19,8 @@ from watersmeet.state.manifest import Entry
 def discard(
     context: StepContext, stream: int, entry: Entry, positions: Positions
 ) -> Iterator[pa.RecordBatch]:
-    """Discard rows of a stored segment, by position; emit those that are thereby proven
-    unmatched."""
+    """Discard rows of a stored segment, by position. Emit those that are proven unmatched by
+    that."""
     state = context.state
     window = state.windows[stream]
     if entry.gone:

@@ -10,6 +10,14 @@ new rows at a time as fit.
 A new row whose matches alone exceed a piece (a thousand documents, or a key with millions of rows)
 is processed by itself: each *block* of its matches in one stream with each block in the next. A
 block is in one segment, and refers to the segment's own rows: nothing is copied.
+
+**Example.** A match in b takes 100 bytes and one in c 300 bytes, of which 32 say where it is. A
+piece has 1,000 bytes::
+
+    new row   matches in b   in c    bytes
+          0              2      1      500   copied together: a batch of three rows of b, and one
+          1              1      1      400   of two rows of c
+          2              5      2    1,100   by itself: each block of b's matches with each of c's
 """
 
 from __future__ import annotations
@@ -34,8 +42,8 @@ from watersmeet.state.manifest import Entry
 _ALL = 2**62
 #: The bytes that it takes to locate a match, besides those of its row.
 _LOCATED = 32
-#: Located matches take this part of a piece at most. So with rows of usual width, all that are
-#: located at a time can be copied at a time.
+#: Located matches take a quarter of a piece at most. So if rows are not unusually wide, all matches
+#: that are located together can be copied together.
 _LOCATED_PART = 4
 
 
@@ -43,7 +51,8 @@ _LOCATED_PART = 4
 class GatheredMatches:
     """The matches of some new rows in one stream. New row r has those from ``starts[r - first]``
     on, in order of ``times``; match m is row ``places[m]`` of ``rows``. No row takes more than
-    ``widest``."""
+    ``widest``. If row 4 matches at 11 and 14, and row 5 at 12, then ``first`` is 4, ``starts`` are
+    0, 2 and 3, and ``times`` are 11, 14 and 12."""
 
     stream: int
     rows: pa.RecordBatch
@@ -83,7 +92,7 @@ class _Located:
 class MatchGathering:
     """Gathers the matches of new rows of one stream, found in the ``windows`` of others.
 
-    ``fan_out`` counts the results of new rows; those that have reached their cap need no more
+    ``fan_out`` counts the results of new rows. A row that has reached its cap needs no more
     matches."""
 
     def __init__(
@@ -156,7 +165,7 @@ class MatchGathering:
         return located
 
     def _widths(self, located: Sequence[Sequence[_Located]], rows: Ints) -> Ints:
-        """What the matches of each new row take, in all streams together."""
+        """The bytes that the matches of each new row take, in all streams together."""
         first, count = int(rows[0]), int(rows[-1]) - int(rows[0]) + 1
         total = np.zeros(count)
         for window, of_stream in zip(self._windows, located, strict=True):

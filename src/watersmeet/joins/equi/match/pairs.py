@@ -8,6 +8,18 @@ join must know whether they have matched are marked.
 **Stored or not.** A new row is not stored if it cannot match any more: it has found its only
 match, its key is closed in the other stream, or a semi or anti join needs only its first match.
 Such a row of a preserved stream that has not matched is emitted at once.
+
+**Example.** Views wait 10 seconds and clicks 2, so a view and a click of one ad match if
+``-2 <= click - view <= 10``. Three views are stored, and two clicks come::
+
+    stored views        ad 1 at 0     ad 3 at 9     ad 3 at 15
+    click, ad 1 at 14   14: too far   another key   another key
+    click, ad 3 at 16   another key   7: a match    1: a match
+
+    inner   emits both pairs; stores both clicks
+    left    the same; marks both views of ad 3
+    semi    emits both views of ad 3 and discards them; stores both clicks
+    anti    discards both views of ad 3; stores both clicks
 """
 
 from __future__ import annotations
@@ -56,9 +68,9 @@ class PairProbe:
         matched: Bools,
         only_match: Bools,
     ) -> Iterator[pa.RecordBatch]:
-        """The results of probing stored segments of the other stream. Sets, for each fresh row,
-        whether it has ``matched``, and whether it has found its ``only_match``: a row whose key
-        is unique in the other stream."""
+        """The results of probing stored segments of the other stream. For each fresh row, this sets
+        whether it has ``matched``, and whether it has found its ``only_match``: a row whose key is
+        unique in the other stream."""
         layout, other = self._context.layout, other_stream(stream)
         fan_out = EquiFanOut(self._context, stream, fresh)
         for entry, candidates in self._candidates(stream, fresh, entries):
@@ -76,7 +88,7 @@ class PairProbe:
         fan_out.finish()
 
     def record_matches(self, stream: int, entry: Entry, positions: Positions) -> None:
-        """Mark or discard stored rows that have matched, as the join needs it."""
+        """Mark or discard stored rows that have matched, whichever the join needs."""
         window = self._context.state.windows[stream]
         if self._context.layout.leave_when_matched[stream]:
             window.discard(entry, positions)
@@ -106,7 +118,7 @@ class PairProbe:
                     mine, theirs = mine[equal], theirs[equal]
                 pairs = {stream: (fresh.rows, mine), other: (stored.rows, theirs)}
                 for piece in output.pieces(pairs, widest=widest):
-                    # What the piece before has matched may be gone by now.
+                    # Rows that the piece before has matched may be gone by now.
                     if entry.gone:
                         piece = where(piece, ~window.gone(entry)[piece[other][1]])
                     yield entry, piece
@@ -163,7 +175,7 @@ class PairMatcher:
             yield from self._debts.defer(stream, entry, deferred)
 
     def unmatched(self, stream: int, rows: pa.RecordBatch, due: Bools) -> Iterator[pa.RecordBatch]:
-        """The results for the rows that are due: they have no mark, so they have no match."""
+        """The results for the rows that are due. They have no mark, so they have no match."""
         return self._context.output.alone(stream, rows, np.flatnonzero(due))
 
     def _now_and_later(self, entries: Sequence[Entry]) -> tuple[Sequence[Entry], Sequence[Entry]]:

@@ -16,7 +16,7 @@ from watersmeet.spec.stream import ARRIVALS, Punctuation, StreamSpec
 def check_promises(
     streams: Sequence[StreamSpec], key_types: Sequence[str], emit: bool, how: JoinType
 ) -> None:
-    """Refuse promises that cannot be kept account of, or not for such keys."""
+    """Refuse promises that the join cannot keep account of, at all or for keys of such types."""
     for stream in streams:
         name = f"stream {stream.name!r}"
         check_flag(stream.unique, argument=f"{name}: unique")
@@ -90,8 +90,8 @@ def closed_by_promises(streams: Sequence[StreamSpec]) -> bool:
 
 
 def check_provable(streams: Sequence[StreamSpec], how: JoinType) -> None:
-    """Without a window, only a punctuation or an order says that a key which has not come will
-    not come."""
+    """Refuse a join without a window that could not prove rows unmatched: then only a punctuation
+    or an order says that a key will never come."""
     marks = how.preserved(len(streams))
     for stream, other, preserved in zip(streams, reversed(streams), marks, strict=True):
         if preserved and other.punctuation is None and other.arrival != "ordered":

@@ -8,8 +8,8 @@ A key of a stream is *closed* by
   the newest one lacks is closed;
 - an **ordered** arrival: keys come in ascending order, so all keys below the greatest are closed.
 
-Spark keeps no order among the rows of a micro-batch. So what a micro-batch closes is closed after
-all of its rows.
+Spark keeps no order among the rows of a micro-batch. So a micro-batch closes keys only after all of
+its rows have been processed.
 
 **The rule** (metadata paper, section 4.3). A row is useless as soon as its key is closed in the
 other stream: all rows that it can match have come. If it is stored, it is discarded (*purging*);
@@ -26,6 +26,18 @@ found its only match, where the other stream's keys are **unique**.
 So it is remembered for ever if there is no window, or if punctuations are handed on. Otherwise it
 is remembered for as long as rows are kept: the longer window, and the delay of the watermark. A
 row that breaks its promise after that is not noticed, as with unique keys.
+
+**Example.** Keys of a stream of payments, in one shard::
+
+                   keys     punctuation   closed if the arrival is
+                                          clustered   ordered     not promised
+    micro-batch 1  4, 7                   none        up to 6     none
+    micro-batch 2  7, 9                   4           up to 8     none
+    micro-batch 3  9, 9     20 to 29      4, 7 and    up to 8 and 20 to 29
+                                          20 to 29    20 to 29
+
+After micro-batch 2 of the clustered stream, a new order with key 4 is not stored, and stored orders
+with key 4 are discarded at the next purge. A payment with key 4 breaks the promise.
 """
 
 from __future__ import annotations
@@ -48,15 +60,16 @@ class ClosedKeys:
     """The closed keys of one stream, in one shard. They are remembered for a ``length`` of time;
     None: for ever.
 
-    ``closed`` are all of them, but for those of an ordered stream below its greatest. ``unpurged``
-    are those that were closed since the last purge, by ``unpurged_count`` punctuations (or their
-    like). ``come`` are the keys of a unique stream that have come; they are recorded where
-    punctuations are handed on. ``news`` are the keys that were closed, or have come, in this step.
-    ``waiting`` are the stream's punctuations that have not been handed on.
+    ``closed`` has all of them, except those of an ordered stream below its greatest key.
+    ``unpurged`` has those that were closed since the last purge: by ``unpurged_count``
+    punctuations, or by the order of arrival, which counts too. ``come`` has the keys of a unique
+    stream that have come; they are recorded where punctuations are handed on. ``news`` has the keys
+    that were closed, or have come, in this step. ``waiting`` has the stream's punctuations that
+    have not been handed on.
 
-    ``closed`` may have codes of other shards: their rows do not come here. Ranges, of which every
-    shard was told, are also in ``_everywhere``. Patterns are always told to every shard. ``_open``
-    are a clustered stream's newest keys, ``_greatest`` is an ordered one's greatest."""
+    ``closed`` may have codes of other shards: their rows do not come here. Every shard is told of
+    ranges and patterns; the ranges are also in ``_everywhere``. ``_open`` has the newest keys of a
+    clustered stream, ``_greatest`` is the greatest key of an ordered one."""
 
     def __init__(
         self, state: EquiState, stream: int, key_columns: Sequence[str], length: int | None = None
@@ -86,8 +99,8 @@ class ClosedKeys:
         return closed & has_code(rows)
 
     def covers_all(self, punctuations: pa.RecordBatch) -> Bools:
-        """Which punctuations are about closed keys only. For those of more than one key that is
-        what all shards have been told: they must agree."""
+        """Which punctuations are about closed keys only. For a punctuation of more than one key,
+        only what all shards have been told counts: they must agree."""
         covered = self.covers(punctuations)
         low, high, is_range = bounds(punctuations)
         of_many = ~has_code(punctuations)
@@ -151,7 +164,7 @@ class ClosedKeys:
         self.unpurged_count = 0
 
     def save(self, watermark: int | None) -> None:
-        """Keep what is known with the state, and forget what nobody asks for any more."""
+        """Write the keys to the state, and forget those that nobody asks for any more."""
         for keys in (self.closed, self.unpurged, self.come, self._everywhere, self._open):
             keys.save(watermark)
         self.waiting.save()
@@ -186,8 +199,8 @@ class ClosedKeys:
 def split_punctuations(
     rows: pa.RecordBatch, *, ranges: bool
 ) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
-    """The data among rows, and the punctuations. With ``ranges`` these have both bounds: one that
-    no column of the stream gives is null."""
+    """The data among rows, and the punctuations. With ``ranges``, punctuations have both bounds. A
+    bound that no column of the stream gives is null."""
     if PUNCTUATION not in rows.schema.names:
         return rows, None
     flags = rows.column(PUNCTUATION).fill_null(False)

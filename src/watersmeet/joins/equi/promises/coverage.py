@@ -3,12 +3,16 @@
 **Codes.** A single key and a range of keys are known by their codes.
 
 **Patterns.** A pattern fixes some of the key columns; a null stands for any value of the others.
-It is known by which columns it fixes, and by a hash of what they are fixed to. So all patterns
-that fix the same columns are one set of hashes, and for each of these few sets all rows are looked
-up at once: a row fits if the hash of the same columns is in the set. A pattern fits another one in
-the same way, if it fixes at least these columns: then all its keys are keys of the other.
+It is known by the columns that it fixes, and by a hash of their values. So all patterns that fix
+the same columns are one set of hashes, and for each of these few sets all rows are looked up at
+once: a row fits if the hash of the same columns is in the set. A pattern fits another one in the
+same way, if it fixes at least these columns: then all its keys are keys of the other.
 
-Hashed keys and patterns are told apart by 64 bits.
+**Example.** The key is (country, city), and a punctuation has (AT, null): no row of Austria will
+come any more. It fixes the first column, so the set for that column gets the hash of AT. The row
+(AT, Wien) fits, because the hash of its country is there. So does the pattern (AT, Graz).
+
+Keys that are hashed, and patterns, are told apart by 64 bits.
 """
 
 from __future__ import annotations
@@ -33,10 +37,10 @@ Fixed = tuple[int, ...]
 
 @dataclass(frozen=True)
 class About:
-    """What punctuations are about. Where ``is_range``, it is the codes from ``low`` to ``high``; of
-    these, some are ``of_one_key``, and one shard was told. The others are patterns, given by the
-    columns that they fix: the columns, where such patterns are among the punctuations, and the
-    hashes of what they fix them to."""
+    """What punctuations are about. Where ``is_range``, a punctuation is about the codes from
+    ``low`` to ``high``. Of these, some are ``of_one_key``, and only one shard was told. The others
+    are ``patterns``, grouped by the columns that they fix: the columns, the positions of these
+    patterns among the punctuations, and the hashes of their values."""
 
     low: Ints
     high: Ints
@@ -51,7 +55,7 @@ class About:
         return cls(low, high, is_range, has_code(punctuations), tuple(patterns))
 
     def first_of_each(self) -> Positions:
-        """Where each is for the first time, if several are the same."""
+        """The positions of the punctuations, without those that repeat an earlier one."""
         low, high, way = self.low.copy(), self.high.copy(), -self.of_one_key.astype(np.int64)
         for number, (_, at, hashes) in enumerate(self.patterns):
             low[at], high[at], way[at] = hashes, hashes, number + 1
@@ -65,7 +69,16 @@ class About:
 
 class CoveredKeys:
     """A set of keys, by their codes and by patterns. ``segments`` makes the sets of codes that it
-    consists of; without it they are in memory only."""
+    consists of; without it they are in memory only.
+
+    >>> def keys(countries, cities):
+    ...     columns = [pa.nulls(len(cities), pa.int64()), pa.array(countries), pa.array(cities)]
+    ...     return pa.RecordBatch.from_arrays(columns, ["#code", "#key0", "#key1"])
+    >>> closed = CoveredKeys(["#key0", "#key1"])
+    >>> closed.add(About.of(keys(["AT"], pa.nulls(1, pa.string())), ["#key0", "#key1"]))
+    >>> closed.fit(keys(["AT", "DE"], ["Wien", "Bonn"])).tolist()
+    [True, False]
+    """
 
     def __init__(
         self,
@@ -145,8 +158,8 @@ class CoveredKeys:
 
 
 def bounds(punctuations: pa.RecordBatch) -> tuple[Ints, Ints, Bools]:
-    """For each punctuation, the least and the greatest code it is about; and whether it is about
-    these codes. (If not, it is a pattern of several key columns.)"""
+    """For each punctuation, the least and the greatest code that it is about; and whether it is
+    about codes at all. (If not, it is a pattern of several key columns.)"""
     of_one_key, codes = has_code(punctuations), codes_or_zero(punctuations)
     if LOW not in punctuations.schema.names or of_one_key.all():
         return codes, codes, of_one_key

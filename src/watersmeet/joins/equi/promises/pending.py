@@ -1,11 +1,11 @@
 """Punctuations that wait to be handed on.
 
 Invariant: each waits in one place: among the new ones of this step, in the window of punctuations
-of one key, which has an index, or in that of all others.
+of one key, which has an index, or in the window of all others.
 
-**What is looked at.** A step looks at its new punctuations, and at older ones that something new is
-known about. Those of one key are found by the index. The others are few, and all of them are
-looked at.
+**Which are looked at.** A step looks at its new punctuations, and at those older ones whose keys
+were closed, or have come, in this step. Punctuations of one key are found by the index. The others
+are few, and all of them are looked at.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ class PendingPunctuations:
         self._new = punctuations if self._new is None else concat([self._new, punctuations])
 
     def keep(self, hopeful: Callable[[pa.RecordBatch], Bools]) -> None:
-        """Of the new punctuations, keep those that may be handed on at some time."""
+        """Keep those new punctuations that may be handed on at some time."""
         if self._new is not None:
             self._new = _some(self._new, hopeful(self._new))
 
     def take(
         self, complete: Callable[[pa.RecordBatch], Bools], news: CoveredKeys
     ) -> pa.RecordBatch | None:
-        """Remove the punctuations that are complete, and return them. The older ones may be so by
-        ``news``: the keys that something new is known about."""
+        """Remove the punctuations that are complete, and return them. Older ones can only have
+        become complete by ``news``: the keys that were closed, or have come, in this step."""
         taken = []
         if self._new is not None:
             done = complete(self._new)
@@ -55,7 +55,7 @@ class PendingPunctuations:
         return concat(taken) if taken else None
 
     def are_about(self, rows: pa.RecordBatch, key_columns: Sequence[str]) -> Bools:
-        """Which rows have a key that a punctuation of an earlier step is about, and waits."""
+        """Which rows have a key that a waiting punctuation of an earlier step is about."""
         covered = CoveredKeys(key_columns)
         for punctuations in self._present_of_many():
             covered.add(About.of(punctuations, key_columns))
@@ -87,7 +87,7 @@ class PendingPunctuations:
         search: Callable[[Segment], Positions],
         complete: Callable[[pa.RecordBatch], Bools],
     ) -> Iterator[pa.RecordBatch]:
-        """Remove complete punctuations from a window, of those that the search finds."""
+        """Of the punctuations that the search finds in a window, remove the complete ones."""
         for entry in list(window.entries):
             segment = window.open(entry)
             at = search(segment)

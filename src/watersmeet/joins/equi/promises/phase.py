@@ -3,10 +3,11 @@
 Between groups of rows, and at the end of a step, punctuations take effect: keys are closed, rows
 with closed keys are purged, and punctuations that are complete are handed on.
 
-**Value-oriented processing** (metadata paper, section 4.2). Rows with a key that a punctuation is
-about may come first: a punctuation of this micro-batch, or one that waits. It is then handed on,
-and what it closes is purged, before the other rows are processed. A punctuation takes effect after
-all rows of its micro-batch that it is about: so these rows must be in one chunk.
+**Value-oriented processing** (metadata paper, section 4.2). Rows may be processed first if a
+punctuation of this micro-batch, or one that waits, is about their key. The punctuation is then
+handed on, and the rows that it makes useless are purged, before the other rows are processed. A
+punctuation takes effect after all rows of its micro-batch that it is about: so these rows must be
+in one chunk.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class PromisePhase:
 
     def take_effect(self, *, paused: bool) -> Iterator[pa.RecordBatch]:
         """Let punctuations take effect, after all rows that they are about: close their keys,
-        purge what that makes useless, hand on those that are complete."""
+        purge the rows that are useless by then, hand on the punctuations that are complete."""
         self._promised.close_punctuated()
         yield from self._purge.purge(paused=paused)
         yield from self._propagation.propagate()

@@ -70,8 +70,8 @@ class PromisedKeys:
     # -- closing --------------------------------------------------------------------
 
     def close_punctuated(self) -> None:
-        """Close what the punctuations collected so far close; and record which unique keys have
-        come, where punctuations wait for them."""
+        """Close the keys of the punctuations that were collected so far; and record which unique
+        keys have come, where punctuations wait for them."""
         layout = self._context.layout
         for stream, closed in enumerate(self.closed):
             if closed is None:
@@ -85,7 +85,7 @@ class PromisedKeys:
                 closed.punctuate(rows)
 
     def close_arrived(self) -> None:
-        """Close what the order of the step's keys closes."""
+        """Close keys by the order in which the step's keys have arrived."""
         for stream, closed in enumerate(self.closed):
             arrival = self._context.layout.inputs[stream].arrival
             if closed is not None and arrival is not None:

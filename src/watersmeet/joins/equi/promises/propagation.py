@@ -3,13 +3,23 @@
 **When a punctuation is complete.** When its keys are closed in both streams (:mod:`.closed_keys`).
 In the other stream a key is also closed if it is unique and has come, whatever became of its row
 since. Then all rows with these keys have come, and have been joined. Before the punctuation is
-emitted, probes of such rows that were put off are done, and those that are thereby proven unmatched
-are emitted. After that, no result with such a key can come any more.
+emitted, the deferred probes of such rows are done, and the rows that are then proven unmatched are
+emitted. After that, no result with such a key can come any more.
 
 **Of more than one key.** Such a punctuation is about rows of every shard, and a shard knows only
 its own. So only what all shards have been told, in the same step, counts: then each shard does this
 for its own rows, and the first one emits the punctuation. If the other stream has no punctuations,
 it tells no shard of more than one key: such a punctuation is never handed on, and does not wait.
+
+**Example.** An inner join of orders and payments on a key, without a window::
+
+    step   orders            payments          emitted                      what waits
+    1      row 4; 4 closed                     nothing                      4 of orders
+    2                        row 4             the pair; the payment is     4 of orders
+                                               not stored
+    3                        4 closed          4 of orders, 4 of payments   nothing
+
+In step 3 both punctuations are complete, and the order is discarded: nothing of key 4 is left.
 """
 
 from __future__ import annotations
@@ -38,7 +48,7 @@ class Propagation:
         self._debts = debts
 
     def propagate(self) -> Iterator[pa.RecordBatch]:
-        """Hand on the punctuations that are complete; forget those that never can be."""
+        """Hand on the punctuations that are complete; forget those that can never be complete."""
         for stream, closed in enumerate(self._promised.closed):
             if closed is None:
                 continue

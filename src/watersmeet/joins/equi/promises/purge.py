@@ -4,9 +4,9 @@
 (*batch* purging: fewer searches). Also when a step brings no rows, and when the state is near its
 budget.
 
-**What.** The rows with keys that were closed since the last purge. In a segment with an index the
-search follows the keys, not the rows stored; for patterns all rows are looked up. Debts of a
-segment are settled before its rows are discarded.
+**What.** The rows with keys that were closed since the last purge. In a segment with an index these
+keys are looked up, so the cost depends on them and not on the number of stored rows. For patterns
+all rows are looked up. Debts of a segment are settled before its rows are discarded.
 """
 
 from __future__ import annotations

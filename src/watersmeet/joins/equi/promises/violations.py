@@ -1,9 +1,9 @@
 """Violations: rows that a stream had promised not to bring.
 
 A row violates a promise if its key is closed in its own stream, or if its key is unique and is in
-this batch or in the window already. (An earlier row that has left the window is not remembered, nor
-is a closed key for ever, if there is a window: see :mod:`.closed_keys`.) The join fails, drops such
-rows, or keeps them; dropped and kept ones are counted.
+this batch or in the window already. (A row that has left the window is not remembered. If there is
+a window, a closed key is not remembered for ever: see :mod:`.closed_keys`.) The join fails, drops
+such rows, or keeps them; dropped and kept ones are counted.
 """
 
 from __future__ import annotations

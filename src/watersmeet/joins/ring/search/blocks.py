@@ -8,7 +8,7 @@ A predicate asks a block for columns, with a value for each pair. There are thre
 - :class:`PositionBlock`, of any pairs: the values are gathered, pair by pair.
 - :class:`TileBlock`, of rows with the same run, and wide values, pictures for example: the run is
   repeated as a whole, once for many blocks. If a run alone fills a block, it is not copied at all.
-- :class:`.NumberBlock`, of rows with runs, and numbers: they are strung together, see
+- ``NumberBlock``, of rows with runs, and numbers: they are strung together, see
   :mod:`.number_blocks`.
 
 Example: the rows 0 and 1 of a, with x = 5 and 8, meet the rows 1 and 2 of b, with x = 6 and 9. A
