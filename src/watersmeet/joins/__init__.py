@@ -3,7 +3,7 @@
 - :mod:`.operator`: the contract of an operator, which steps shards; :mod:`.chain`: what both
   backends run
 - :mod:`.family`: the contract of a family, and :mod:`.families`, the list of them
-- :mod:`.policy`, :mod:`.layout`, :mod:`.metrics`, :mod:`.averages`: what the families' own modules
+- :mod:`.policy`, :mod:`.layout`, :mod:`.metrics`: what the families' own modules
   are made of
 - :mod:`.watermark`: who is late, what is useless, what is proven unmatched; :mod:`.fan_out`: how
   many results a row makes
