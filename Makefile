@@ -22,7 +22,7 @@ spark-tests: setup
 
 plain-tests: setup
 	$(BIN)/pytest -m 'not spark'
-	$(BIN)/python -O -m pytest -q -m 'not spark' tests/joins tests/state tests/segments tests/table tests/conditions
+	$(BIN)/python -O -m pytest -q -m 'not spark' tests/joins tests/state tests/segments tests/table
 
 bench: setup ## measure against Spark's own joins, and plans against each other
 	$(BIN)/python -m benchmarks.window_join
