@@ -2,7 +2,8 @@
 
 The same column reaches Python in different Arrow types: timestamps in the session's time zone,
 fields nullable or not as Spark's optimizer found out. Stored rows must not depend on that, so
-they are kept with every timestamp in UTC and every field nullable.
+they are kept with every timestamp in UTC and every field nullable, at every depth. Spark gets them
+back in its own types.
 """
 
 from __future__ import annotations
@@ -73,3 +74,59 @@ def _canonical(kind: pa.DataType) -> pa.DataType:
         key = kind.key_field.with_type(_canonical(kind.key_type))
         return pa.map_(key, _canonical_field(kind.item_field))
     return kind
+
+
+def in_type(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Values of a canonical type in Spark's own, in which nested fields may be NOT NULL.
+
+    Such a field has no null but within a null: of a row without a match, for example. What stands
+    there nobody reads, and Arrow's cast refuses a null.
+
+    >>> kind = pa.struct([pa.field("a", pa.int64(), nullable=False)])
+    >>> in_type(pa.array([None, {"a": 1}], pa.struct([("a", pa.int64())])), kind).to_pylist()
+    [None, {'a': 1}]
+    """
+    if values.type == kind:
+        return values
+    if pa.types.is_struct(kind):
+        children = [_in_field(values.field(i), field) for i, field in enumerate(kind)]
+        return pa.StructArray.from_arrays(children, fields=[*kind], mask=values.is_null())
+    if pa.types.is_map(kind):
+        return _with_elements(values, kind, pa.struct([kind.key_field, kind.item_field]))
+    if pa.types.is_list(kind):
+        return _with_elements(values, kind, kind.value_type, nullable=kind.value_field.nullable)
+    return values.cast(kind)
+
+
+def _with_elements(
+    values: pa.Array, kind: pa.DataType, element: pa.DataType, *, nullable: bool = False
+) -> pa.Array:
+    """Lists or maps in a type with such elements."""
+    elements = _in_field(values.values, pa.field("", element, nullable))
+    buffers = values.buffers()[: kind.num_buffers]
+    return pa.Array.from_buffers(
+        kind, len(values), buffers, offset=values.offset, children=[elements]
+    )
+
+
+def _in_field(values: pa.Array, field: pa.Field) -> pa.Array:
+    values = in_type(values, field.type)
+    return values if field.nullable or not values.null_count else _without_nulls(values)
+
+
+def _without_nulls(values: pa.Array) -> pa.Array:
+    """The values, and in the place of each null whatever the memory holds there."""
+    kind = values.type
+    if pa.types.is_null(kind):
+        return values
+    if pa.types.is_struct(kind):
+        children = [values.field(i) for i in range(kind.num_fields)]
+        return pa.StructArray.from_arrays(children, fields=[*kind])
+    nested = pa.types.is_list(kind) or pa.types.is_map(kind)
+    return pa.Array.from_buffers(
+        kind,
+        len(values),
+        [None, *values.buffers()[1 : kind.num_buffers]],
+        offset=values.offset,
+        children=[values.values] if nested else None,
+    )
