@@ -98,6 +98,7 @@ KEY_KINDS = {
     ),
 }
 
+
 def _strict(name: str, kind: pa.DataType) -> pa.Field:
     """A nested field that is NOT NULL."""
     return pa.field(name, kind, nullable=False)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.conformance.strategies import examples
 from watersmeet.rows.types import canonical_rows, canonical_schema, in_type
 
-_LEAVES = {
+_LEAVES: dict[pa.DataType, list[Any]] = {
     pa.int64(): [0, 7],
     pa.string(): ["", "x", "xyz"],
     pa.binary(): [b"\x00"],

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from watersmeet.spark.query.counters import REPORT
 from watersmeet.rows.types import canonical_schema
+from watersmeet.spark.query.counters import REPORT
 from watersmeet.spark.query.exits import SMALL_BYTES, with_last_report
 from watersmeet.spark.query.frames import to_frame
 

@@ -1,16 +1,31 @@
 """Spark's types and Arrow's, in one canonical form.
 
 The same column reaches Python in different Arrow types: timestamps in the session's time zone,
-fields nullable or not as Spark's optimizer found out. Stored rows must not depend on that, so
-they are kept with every timestamp in UTC and every field nullable, at every depth. Spark gets them
-back in its own types.
+fields nullable or not as Spark's optimizer found out; text of another library with longer offsets,
+or in a dictionary. Stored rows must not depend on that, so they are kept with every timestamp in
+UTC and microseconds, and every field nullable, at every depth. Spark gets them back in its own
+types.
 """
 
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+#: The digits of Arrow's longest decimals: twice those of Spark's.
+_MOST_DIGITS = 76
 UTC = pa.timestamp("us", "UTC")
+_LOCAL_TIME = pa.timestamp("us")
+#: Other forms of lists, and of atomic types, than those that Spark uses.
+_LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+_ALIASES = (
+    (pa.types.is_large_string, pa.string()),
+    (pa.types.is_string_view, pa.string()),
+    (pa.types.is_large_binary, pa.binary()),
+    (pa.types.is_binary_view, pa.binary()),
+    (pa.types.is_fixed_size_binary, pa.binary()),
+    (pa.types.is_date64, pa.date32()),
+)
 
 _SPARK_NAMES = {
     pa.int8(): "tinyint",
@@ -24,7 +39,7 @@ _SPARK_NAMES = {
     pa.bool_(): "boolean",
     pa.date32(): "date",
     UTC: "timestamp",
-    pa.timestamp("us"): "timestamp_ntz",
+    _LOCAL_TIME: "timestamp_ntz",
 }
 _ARROW_TYPES = {name: kind for kind, name in _SPARK_NAMES.items()}
 
@@ -54,9 +69,10 @@ def canonical_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def canonical_rows(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """The same rows in their canonical types; usually nothing is copied."""
+    """The same rows in their canonical types; usually nothing is copied. (Of nanoseconds, which
+    Spark has not, whole microseconds are left.)"""
     schema = canonical_schema(rows.schema)
-    return rows if schema.equals(rows.schema) else rows.cast(schema)
+    return rows if schema.equals(rows.schema) else rows.cast(schema, safe=False)
 
 
 def _canonical_field(field: pa.Field) -> pa.Field:
@@ -65,15 +81,39 @@ def _canonical_field(field: pa.Field) -> pa.Field:
 
 def _canonical(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_timestamp(kind):
-        return UTC if kind.tz else kind
+        return UTC if kind.tz else _LOCAL_TIME
     if pa.types.is_struct(kind):
         return pa.struct([_canonical_field(field) for field in kind])
-    if pa.types.is_list(kind):
+    if any(is_list(kind) for is_list in _LISTS):
         return pa.list_(_canonical_field(kind.value_field))
     if pa.types.is_map(kind):
         key = kind.key_field.with_type(_canonical(kind.key_type))
         return pa.map_(key, _canonical_field(kind.item_field))
-    return kind
+    if pa.types.is_dictionary(kind):
+        return _canonical(kind.value_type)
+    return next((canonical for is_kind, canonical in _ALIASES if is_kind(kind)), kind)
+
+
+def widened(numbers: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Numbers in a type that holds them all, or nearly: rounded as Spark rounds them. (Other values
+    have the type already.)
+
+    >>> widened(pa.array([9007199254740993, -1]), pa.float64()).to_pylist()
+    [9007199254740992.0, -1.0]
+    >>> half = pa.array([0.5]).cast(pa.decimal128(38, 38))
+    >>> widened(half, pa.decimal128(38, 0)).to_pylist()
+    [Decimal('1')]
+    """
+    if numbers.type == kind:
+        return numbers
+    if pa.types.is_decimal(kind):
+        scale = numbers.type.scale if pa.types.is_decimal(numbers.type) else 0
+        exact = numbers.cast(pa.decimal256(_MOST_DIGITS, scale))
+        return pc.round(exact, kind.scale, round_mode="half_towards_infinity").cast(kind)
+    if pa.types.is_decimal(numbers.type):
+        # Arrow's cast to a double is off by a bit now and then. A number's text is read exactly.
+        return numbers.cast(pa.string()).cast(kind)
+    return numbers.cast(kind, safe=False)
 
 
 def in_type(values: pa.Array, kind: pa.DataType) -> pa.Array:
