@@ -201,6 +201,36 @@ def test_whose_time_a_result_has_may_change_at_a_restart_where_no_watermark_move
             again.batch(b=match)
 
 
+@pytest.mark.parametrize("how", ["inner", "semi"])
+@pytest.mark.parametrize("keyless", [False, True])
+def test_rows_without_a_time_match_nothing_after_a_restart_with_a_window(
+    tmp_path: Path, how: str, keyless: bool
+) -> None:
+    stream = LocalStream(SCHEMA, time="t", delay="0 seconds")
+    equal = wm.predicate(lambda a, b: pc.equal(a["k"], b["k"]), "a", "b")
+    what = {"where": equal} if keyless else {"on": "k"}
+
+    def join(restart: LocalJoin | None = None, **options: Any) -> LocalJoin:
+        options |= {**what, "how": how, "restart": restart}
+        return LocalJoin({"a": stream, "b": stream}, folder=str(tmp_path), **options)
+
+    def rows(*rows: tuple[int, int | None]) -> pa.Table:
+        return pa.table([list(column) for column in zip(*rows, strict=True)], schema=SCHEMA)
+
+    # Given stored rows without a time, of a join in which they match,
+    first = join(unbounded=True)
+    first.batch(a=rows((1, None), (2, 5_000_000)), b=rows((3, None)))
+    # when rows of their keys come in a join with a window, however near to 1970,
+    again = join(first, within="10 seconds")
+    found = again.batch(a=rows((3, 2_000_000)), b=rows((1, 1_000_000), (2, 6_000_000)))
+    # then they match nothing, and leave as soon as there is a watermark.
+    assert found.column("k" if how == "semi" or not keyless else "a_k").to_pylist() == [2]
+    stored = sum(again.state_rows())
+    again.batch()
+    assert stored - sum(again.state_rows()) == 2
+    assert [counted.expired for counted in again.counters.streams] == [1, 1]
+
+
 LARGE = 2**53 + 1
 DECIMAL = pa.decimal128(38, 20)
 
