@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 import watersmeet as wm
-from watersmeet.errors import PlanError, PunctuationError, StateError, StreamNameError
-from watersmeet.testing import LocalJoin, LocalStream
+from watersmeet.errors import (
+    PlanError,
+    PunctuationError,
+    StateError,
+    StreamNameError,
+    UnknownColumnError,
+    UnsupportedTypeError,
+)
+from watersmeet.testing import LocalEnrich, LocalJoin, LocalStream
 
 SCHEMA = pa.schema([("k", pa.int64()), ("t", pa.timestamp("us", "UTC"))])
 
@@ -188,3 +199,147 @@ def test_whose_time_a_result_has_may_change_at_a_restart_where_no_watermark_move
     else:  # or it is refused, if Spark's watermark would be held back in another way.
         with pytest.raises(StateError, match=re.escape(change)):
             again.batch(b=match)
+
+
+@pytest.mark.parametrize("how", ["inner", "semi"])
+@pytest.mark.parametrize("keyless", [False, True])
+def test_rows_without_a_time_match_nothing_after_a_restart_with_a_window(
+    tmp_path: Path, how: str, keyless: bool
+) -> None:
+    stream = LocalStream(SCHEMA, time="t", delay="0 seconds")
+    equal = wm.predicate(lambda a, b: pc.equal(a["k"], b["k"]), "a", "b")
+    what = {"where": equal} if keyless else {"on": "k"}
+
+    def join(restart: LocalJoin | None = None, **options: Any) -> LocalJoin:
+        options |= {**what, "how": how, "restart": restart}
+        return LocalJoin({"a": stream, "b": stream}, folder=str(tmp_path), **options)
+
+    def rows(*rows: tuple[int, int | None]) -> pa.Table:
+        return pa.table([list(column) for column in zip(*rows, strict=True)], schema=SCHEMA)
+
+    # Given stored rows without a time, of a join in which they match,
+    first = join(unbounded=True)
+    first.batch(a=rows((1, None), (2, 5_000_000)), b=rows((3, None)))
+    # when rows of their keys come in a join with a window, however near to 1970,
+    again = join(first, within="10 seconds")
+    found = again.batch(a=rows((3, 2_000_000)), b=rows((1, 1_000_000), (2, 6_000_000)))
+    # then they match nothing, and leave as soon as there is a watermark.
+    assert found.column("k" if how == "semi" or not keyless else "a_k").to_pylist() == [2]
+    stored = sum(again.state_rows())
+    again.batch()
+    assert stored - sum(again.state_rows()) == 2
+    assert [counted.expired for counted in again.counters.streams] == [1, 1]
+
+
+LARGE = 2**53 + 1
+DECIMAL = pa.decimal128(38, 20)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "keys", "matches"),
+    [
+        # A double has no room for the last bit: both are 2**53 as doubles.
+        (pa.int64(), pa.float64(), [[LARGE, 3], [2.0**53, 3.5]], [LARGE]),
+        # 0.47 is no fraction of a power of two; Arrow's own cast is off by a bit.
+        (DECIMAL, pa.float64(), [[Decimal("0.47"), None], [0.47, 0.0]], [Decimal("0.47")]),
+        # decimal(38,18) is compared: half a unit is rounded up.
+        (DECIMAL, pa.int64(), [[Decimal("3." + "9" * 20)], [4]], [Decimal("3." + "9" * 20)]),
+    ],
+    ids=["bigint and double", "decimal and double", "long decimals and bigint"],
+)
+def test_keys_of_different_number_types_meet_as_on_spark_and_an_enrichment_leaves_them(
+    ours: pa.DataType, theirs: pa.DataType, keys: list[list[Any]], matches: list[Any]
+) -> None:
+    a = pa.table({"k": pa.array(keys[0], ours), "n": range(len(keys[0]))})
+    b = pa.table({"k": pa.array(keys[1], theirs), "m": range(len(keys[1]))})
+    # In a join, the key is of whichever stream has the row, as it is compared;
+    join = LocalJoin({"a": LocalStream(a), "b": LocalStream(b)}, on="k", unbounded=True)
+    assert join.batch(a=a, b=b).column("n").to_pylist() == [0]
+    # in an enrichment it is a column of the stream, which stays as it came,
+    for how in ("inner", "semi"):
+        found = LocalEnrich("a", LocalStream(a), b, on="k", how=how).batch(a)
+        assert found.schema.field("k").type == ours
+        assert found.column("k").to_pylist() == matches
+    # also for a condition.
+    own = wm.predicate(lambda a, b: pc.equal(a["k"], matches[0]), "a", "table")
+    assert LocalEnrich("a", LocalStream(a), b, on="k", where=own).batch(a).num_rows == 1
+
+
+@pytest.mark.parametrize(
+    ("columns", "of_rows", "key", "own"),
+    [
+        ("k", ["k"], [-0.0], True),
+        (["k", "i"], ["i", "k"], [7, -0.0], True),
+        ("i", ["i"], [7], False),
+    ],
+)
+def test_an_enrichment_alters_no_column_of_its_stream(
+    columns: Any, of_rows: list[str], key: list[Any], own: bool
+) -> None:
+    table = pa.table({"k": pa.array([0.0]), "i": pa.array([7], pa.int64()), "m": [1]})
+    rows = pa.table({"k": pa.array([-0.0]), "i": pa.array([7], pa.int32())})
+    stream = LocalStream(rows.schema)
+    enrich = LocalEnrich("a", stream, table.select([*of_rows, "m"]), on=columns, how="left")
+    found = enrich.batch(rows)
+    assert repr([found.column(name)[0].as_py() for name in of_rows]) == repr(key)
+    assert found.select(rows.column_names).schema == rows.schema
+    assert found.column("m").to_pylist() == [1]
+    # The checkpoint knows that a key is stored as it came, too.
+    assert ("as it came" in enrich.layout.fingerprint) == own
+
+
+NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (
+            {"k": ["a"]},
+            UnsupportedTypeError,
+            "'k' in .* 'a' is of type (string|object).*; .* bigint",
+        ),
+        ({"k": pa.array([1], pa.int32())}, UnsupportedTypeError, "is of type int; .* says bigint"),
+        ({"t": [NOON.replace(tzinfo=None)]}, UnsupportedTypeError, "timestamp_ntz; .* timestamp"),
+        ({"t": None}, UnknownColumnError, "have no column 't'.* They have k; the schema says k, t"),
+    ],
+)
+def test_rows_of_another_schema_are_refused(
+    change: dict[str, Any], error: type[PlanError], message: str
+) -> None:
+    join = LocalJoin(dict.fromkeys("ab", LocalStream(SCHEMA)), on="k", unbounded=True)
+    columns = {**{"k": [1], "t": [NOON]}, **change}
+    rows = pa.table({name: column for name, column in columns.items() if column is not None})
+    for given in (rows, rows.to_pandas(), pl.DataFrame(pl.from_arrow(rows))):
+        with pytest.raises(error, match=message):
+            join.batch(a=given)
+    with pytest.raises(PlanError, match="the rows of 'a' are a list, not a table"):
+        join.batch(a=[1])
+    enrich = LocalEnrich("a", LocalStream(SCHEMA), SCHEMA.empty_table(), on="k")
+    with pytest.raises(error):
+        enrich.batch(rows)
+
+
+def test_tables_of_pandas_and_polars_are_taken() -> None:
+    # Given rows in which something is missing, of every kind that a library has its own form for,
+    data: dict[str, list[Any]] = {
+        "k": [1, None, 2],
+        "text": ["a", None, "b"],
+        "at": [NOON, NOON, None],
+        "items": [[{"x": "y"}], None, []],
+    }
+    kinds = [
+        pa.int64(),
+        pa.string(),
+        pa.timestamp("us", "UTC"),
+        pa.list_(pa.struct({"x": "string"})),
+    ]
+    rows = pa.table([pa.array(v, t) for v, t in zip(data.values(), kinds, strict=True)], [*data])
+    objects = pd.DataFrame(data)
+    others = [objects.assign(text=objects["text"].astype("category")), objects]
+    others += [rows.to_pandas(), pl.DataFrame(pl.from_arrow(rows))]
+    # when they come as tables of any of them, then the result is the same.
+    for given in others:
+        assert LocalStream(given).schema.names == rows.column_names
+        join = LocalJoin(dict.fromkeys("ab", LocalStream(rows)), on="k", how="semi", unbounded=True)
+        assert join.batch(a=given, b=given).equals(join.batch(a=rows))

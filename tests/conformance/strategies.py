@@ -98,6 +98,13 @@ KEY_KINDS = {
     ),
 }
 
+
+def _strict(name: str, kind: pa.DataType) -> pa.Field:
+    """A nested field that is NOT NULL."""
+    return pa.field(name, kind, nullable=False)
+
+
+_TAGS = pa.map_(pa.string(), _strict("value", pa.struct([_strict("y", pa.float64())])))
 #: A column of each type that is only carried along, and some of its values.
 PAYLOADS: dict[str, tuple[pa.DataType, Sequence[Any]]] = {
     "n": (pa.int64(), (None, 0, 1, 2, 3)),
@@ -108,6 +115,10 @@ PAYLOADS: dict[str, tuple[pa.DataType, Sequence[Any]]] = {
         (None, {"x": None, "tag": "p"}, {"x": float("nan"), "tag": None}),
     ),
     "attributes": (pa.map_(pa.string(), pa.int64()), (None, [], [("a", 1), ("b", None)])),
+    "strict": (
+        pa.struct([_strict("x", pa.list_(_strict("element", _TAGS))), ("z", pa.int64())]),
+        (None, {"x": [], "z": None}, {"x": [[], [("a", {"y": 0.5})]], "z": 1}),
+    ),
 }
 
 

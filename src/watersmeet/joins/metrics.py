@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 
+from watersmeet import sizes
 from watersmeet.joins.operator import JoinStreamCounters, Largest, StreamCounters
+
+#: What a record's text says of a stream in words, and what it says of the micro-batch.
+_STREAM_SAID = ("rows", "state_rows", "state_bytes", "segments")
+_SAID = ("batch", "results", "step_ms", "steps")
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,35 @@ class StepMetrics:
         """Bytes stored, over all streams."""
         return self._sum("state_bytes")
 
+    def __str__(self) -> str:
+        """The record in a few lines: all that is not zero."""
+        watermark = f"watermark {_time_text(self.watermark)}" if self.watermark else "no watermark"
+        shards = f"{self.steps:,} shards" if self.steps != 1 else "1 shard"
+        lines = [
+            f"{self.join}, micro-batch {self.batch} at {_time_text(self.timestamp)}, {watermark}",
+            f"{self.rows:,} rows in, {self.results:,} results, {self.step_ms:,} ms in {shards}",
+            *(f"{name}: {_stream_text(counted)}" for name, counted in self.streams.items()),
+            _counted_text({field.name: getattr(self, field.name) for field in fields(self)}, _SAID),
+        ]
+        if self.largest.fanout:
+            of = f"{self.largest.stream}, key {self.largest.key}"
+            lines.append(f"most results of one row: {self.largest.fanout:,}, of {of}")
+        return "\n  ".join(line for line in [*lines, *self.notes] if line)
+
+    def flat(self) -> dict[str, object]:
+        """All numbers by name, those of a stream as ``views.rows``; notes as text."""
+        found: dict[str, object] = {}
+        for name in [field.name for field in fields(self)]:
+            value = getattr(self, name)
+            if name == "streams":
+                for stream, counted in value.items():
+                    found |= {f"{stream}.{each}": n for each, n in asdict(counted).items()}
+            elif name == "largest":
+                found |= {f"largest.{each}": part for each, part in asdict(value).items()}
+            else:
+                found[name] = "\n".join(value) if name == "notes" else value
+        return found
+
     def _sum(self, name: str) -> int:
         return sum(getattr(stream, name) for stream in self.streams.values())
 
@@ -75,3 +109,22 @@ class JoinMetrics(StepMetrics):
     def unproven(self) -> int:
         """Stored rows of preserved streams that may still come out unmatched."""
         return self._sum("unproven")
+
+
+def _time_text(time: datetime) -> str:
+    return f"{time:%Y-%m-%d %H:%M:%S %Z}"
+
+
+def _stream_text(counted: StreamCounters) -> str:
+    """What was counted of a stream, in words."""
+    parts = [f"{counted.rows:,} rows in", _counted_text(asdict(counted), _STREAM_SAID)]
+    if counted.state_rows:
+        size = sizes.format(counted.state_bytes)
+        parts.append(f"{counted.state_rows:,} stored in {size}, segments {counted.segments:,}")
+    return ", ".join(part for part in parts if part)
+
+
+def _counted_text(values: Mapping[str, object], said: tuple[str, ...]) -> str:
+    """The numbers that are not zero, and not said elsewhere."""
+    numbers = {name: n for name, n in values.items() if isinstance(n, int) and name not in said}
+    return ", ".join(f"{name} {number:,}" for name, number in numbers.items() if number)

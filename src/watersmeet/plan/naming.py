@@ -56,10 +56,7 @@ def result_columns(spec: JoinSpec) -> tuple[OutputColumn, ...]:
         output = _first_stream_columns(spec) + event_time
         _check_unique(spec, output)
         return output
-    keys = tuple(
-        OutputColumn(name, type, stream=0, column=name, key=position)
-        for position, (name, type) in enumerate(zip(spec.keys[0], spec.key_types, strict=True))
-    )
+    keys = tuple(_first_stream_column(spec, spec.streams[0].column(name)) for name in spec.keys[0])
     flag = (OutputColumn(IS_PUNCTUATION, "boolean"),) if spec.emits_punctuations else ()
     others = _other_columns(spec, reserved=keys + flag + event_time)
     output = keys + others + flag + event_time
@@ -77,17 +74,16 @@ def _event_time(spec: JoinSpec) -> OutputColumn:
 def _first_stream_columns(spec: JoinSpec) -> tuple[OutputColumn, ...]:
     first = spec.streams[0]
     _check_no_duplicates(first, first.columns)
-    key_of = {name: position for position, name in enumerate(spec.keys[0])}
-    return tuple(
-        OutputColumn(
-            column.name,
-            spec.key_types[key_of[column.name]] if column.name in key_of else column.type,
-            stream=0,
-            column=column.name,
-            key=key_of.get(column.name),
-        )
-        for column in first.columns
-    )
+    return tuple(_first_stream_column(spec, column) for column in first.columns)
+
+
+def _first_stream_column(spec: JoinSpec, column: Column) -> OutputColumn:
+    """A column of the first stream, or the key that it is."""
+    name = column.name
+    if name not in spec.keys[0] or spec.leaves_keys:
+        return OutputColumn(name, column.type, stream=0, column=name)
+    key = spec.keys[0].index(name)
+    return OutputColumn(name, spec.key_types[key], stream=0, column=name, key=key)
 
 
 def _other_columns(spec: JoinSpec, *, reserved: Sequence[OutputColumn]) -> tuple[OutputColumn, ...]:

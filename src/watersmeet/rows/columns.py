@@ -27,6 +27,8 @@ HIGH = "#high"
 HOME = "#home"
 CHECK = "#check"
 
+_BEFORE_ALL = -(2**63)
+
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 #: Where rows are, in a record batch.
@@ -63,11 +65,13 @@ def codes_or_zero(rows: pa.RecordBatch) -> Ints:
 
 
 def times_of(rows: pa.RecordBatch) -> Ints:
-    """The times of rows in microseconds; zeros for a stream without time."""
+    """The times of rows in microseconds; zeros for a stream without time. A null is before all
+    times: within a window, it is near none, and has expired."""
     if TIME not in rows.schema.names:
         return np.zeros(len(rows), dtype=np.int64)
-    times: Ints = rows.column(TIME).view(pa.int64()).fill_null(0).to_numpy(zero_copy_only=True)
-    return times
+    times = rows.column(TIME).view(pa.int64()).fill_null(_BEFORE_ALL)
+    found: Ints = times.to_numpy(zero_copy_only=True)
+    return found
 
 
 def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

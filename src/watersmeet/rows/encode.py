@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from watersmeet.rows.codes import canonical_key, content_hash, exact_code, hashed_code
 from watersmeet.rows.layout import Code, Content, Encoding, Flag, Key, RowLayout
-from watersmeet.rows.types import arrow_type, canonical_rows
+from watersmeet.rows.types import arrow_type, canonical_rows, widened
 
 
 def encoded(rows: pa.RecordBatch, layout: RowLayout) -> pa.RecordBatch:
@@ -21,7 +21,7 @@ def _column(rows: pa.RecordBatch, encoding: Encoding) -> pa.Array:
     if isinstance(encoding, Flag):
         return flags(rows, encoding.when)
     if isinstance(encoding, Key):
-        return canonical_key(rows.column(encoding.column).cast(arrow_type(encoding.type)))
+        return canonical_key(widened(rows.column(encoding.column), arrow_type(encoding.type)))
     if isinstance(encoding, Code):
         keys = [_column(rows, key) for key in encoding.keys]
         return exact_code(keys[0]) if encoding.exact else hashed_code(keys)

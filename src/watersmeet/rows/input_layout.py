@@ -40,15 +40,14 @@ def keyed_layouts(spec: JoinSpec, read: Iterable[tuple[int, str]] = ()) -> list[
     """How the rows of each input of a join by key are stored. Conditions ``read`` some columns,
     each given by the input's position and the column's name."""
     read = [*read]
-    return [
-        row_layout(
-            stream,
-            spec.keys[i],
-            spec.key_types,
-            needed=needed_columns(spec, i, (c for n, c in read if n == i)),
+    layouts = []
+    for i, stream in enumerate(spec.streams):
+        needed = needed_columns(spec, i, (c for n, c in read if n == i))
+        as_came = needed if spec.leaves_keys else ()
+        layouts.append(
+            row_layout(stream, spec.keys[i], spec.key_types, needed=needed, as_came=as_came)
         )
-        for i, stream in enumerate(spec.streams)
-    ]
+    return layouts
 
 
 def needed_columns(spec: JoinSpec, position: int, read: Iterable[str]) -> set[str]:

@@ -42,6 +42,10 @@ class Key:
     column: str
     type: str
 
+    def alters(self, type: str) -> bool:
+        """May it differ from the column that it is made of, which is of that type?"""
+        return type != self.type or type in ("float", "double")
+
 
 @dataclass(frozen=True)
 class Code:
@@ -92,8 +96,10 @@ def row_layout(
     key_types: Sequence[str],
     *,
     needed: Collection[str],
+    as_came: Collection[str] = (),
 ) -> RowLayout:
-    """Rows with a key, their time, and the columns that are ``needed``."""
+    """Rows with a key, their time, and the columns that are ``needed``. Those of the key are read
+    as they are compared, but for some that are needed ``as_came``."""
     exact = exact_key(key_types)
     parts = tuple(Key(name, kind) for name, kind in zip(keys, key_types, strict=True))
     columns: list[tuple[str, Encoding]] = [(CODE, Code(parts, exact))]
@@ -108,8 +114,11 @@ def row_layout(
         stored.setdefault(stream.time, TIME)
     if not exact:
         columns += [(key_name(i), part) for i, part in enumerate(parts)]
+        for part in parts:
+            if part.column in as_came and part.alters(stream.column(part.column).type):
+                del stored[part.column]
     for number, column in enumerate(stream.columns):
-        if column.name in needed and column.name not in stored:
+        if column.name in {*needed, *as_came} and column.name not in stored:
             columns.append((value_name(number), Value(column.name)))
             stored[column.name] = value_name(number)
     return RowLayout(tuple(columns), stored)

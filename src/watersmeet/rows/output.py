@@ -143,7 +143,8 @@ class Output:
             assert source.stream is not None, "a stored column belongs to a stream"
             if source.stream not in sides:
                 return pa.nulls(count, target)
-            return take(source.stream, source.stored)
+            values = take(source.stream, source.stored)
+            return from_code(values, target) if source.stored == CODE else values
 
         columns = [
             column(source, field.type)

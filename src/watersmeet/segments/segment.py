@@ -43,8 +43,8 @@ class Segment:
     """Rows and the bounds of their times.
 
     Invariant: no row has a null code (except in a segment that stays plain), and every time is in
-    ``[min_time, max_time]``. A null time (which only a join without a window stores) counts as
-    zero; so do all times of a stream without time.
+    ``[min_time, max_time]``. A null time (which only a join without a window stores) is before all
+    others; the times of a stream without time are zero.
     """
 
     rows: pa.RecordBatch

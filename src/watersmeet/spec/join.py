@@ -55,6 +55,12 @@ class JoinSpec:
         return exact_key(self.key_types)
 
     @property
+    def leaves_keys(self) -> bool:
+        """Are the keys of a result columns of the first stream, as they came? Otherwise they are of
+        whichever stream has the row, in the type in which they are compared."""
+        return False
+
+    @property
     def emits_punctuations(self) -> bool:
         """Does the result have punctuations among its rows?"""
         return False

@@ -21,11 +21,13 @@ from watersmeet.table.versions import Versions
 from watersmeet.testing.backend import LocalBackend, own_folder
 from watersmeet.testing.run import LocalRun, runs_of
 from watersmeet.testing.streams import LocalStream, result_schema, stored, stream_spec
+from watersmeet.testing.tables import Table
 
 
 class LocalEnrich:
-    """A stream that is enriched by hand, from a table that is staged in a folder. ``options`` are
-    what ``wm.enrich`` takes; a condition is given by ``wm.predicate``.
+    """A stream that is enriched by hand, from a table that is staged in a folder. Tables are
+    Arrow's, or DataFrames of pandas or Polars. ``options`` are what ``wm.enrich`` takes; a
+    condition is given by ``wm.predicate``.
 
     With ``restart``, it goes on from where another one stands, and from the table that was staged
     for that, unless one is given as ``staged``, or other columns of it are needed. ``policy`` has
@@ -42,7 +44,7 @@ class LocalEnrich:
         self,
         name: str,
         stream: LocalStream,
-        table: pa.Table,
+        table: Table,
         *,
         table_name: str = "table",
         shards: int = 1,
@@ -54,7 +56,7 @@ class LocalEnrich:
     ) -> None:
         self.folder: str = folder or (restart and restart.folder) or own_folder()
         os.makedirs(self.folder, exist_ok=True)
-        inputs = {name: stream, table_name: LocalStream(table.schema)}
+        inputs = {name: stream, table_name: LocalStream(table)}
         specs = [stream_spec(given, inputs[given]) for given in inputs]
         specs[1] = replace(specs[1], streaming=False)
         backend = LocalBackend(shards, self.folder)
@@ -62,6 +64,7 @@ class LocalEnrich:
         planned = replace(planned, policy=replace(planned.policy, **(policy or {})))
         schemas = [canonical_schema(given.schema) for given in inputs.values()]
         output = result_schema(planned.spec.output, schemas)
+        self._schemas = schemas
         self.plan: EnrichPlan = planned
         self.layout: EnrichLayout = planned.layout(schemas, output)
         goes_on = restart and restart._versions() == self._versions()
@@ -72,18 +75,19 @@ class LocalEnrich:
         cache, before = os.path.join(self.folder, "cache"), [restart.run] if restart else []
         self.run: LocalRun = runs_of(chain, shards=shards, folder=cache, restart=before)[0]
 
-    def stage(self, table: pa.Table) -> StagedTable:
+    def stage(self, table: Table) -> StagedTable:
         """The table as it is staged, in a folder of its own."""
         folder = tempfile.mkdtemp(dir=self.folder)
-        rows = self._encoded(1, table) or encoded(_empty(table.schema), self.layout.inputs[1].rows)
+        empty = pa.RecordBatch.from_pylist([], self._schemas[1])
+        rows = self._encoded(1, table) or encoded(empty, self.layout.inputs[1].rows)
         policy = self.plan.policy
         return stage(rows, folder, shards=policy.shards, partition=policy.partition)
 
-    def refresh(self, table: pa.Table) -> None:
+    def refresh(self, table: Table) -> None:
         """Another version of the table, for the steps after the next one."""
         self._versions().set(self.stage(table).version)
 
-    def append(self, rows: pa.Table) -> None:
+    def append(self, rows: Table) -> None:
         """Another version of the table, for the steps after the next one: it has these rows
         besides those of the current version, which are not staged again."""
         current = self._versions().current() or self.staged
@@ -94,7 +98,7 @@ class LocalEnrich:
         columns = hashlib.sha256(repr(self.layout.inputs[1].rows).encode()).hexdigest()[:32]
         return Versions(self.folder, columns, columns)
 
-    def batch(self, rows: pa.Table | None = None) -> pa.Table:
+    def batch(self, rows: Table | None = None) -> pa.Table:
         """One micro-batch of new rows, or without any."""
         return self._table(self.run.step([self._encoded(0, rows)]))
 
@@ -112,12 +116,9 @@ class LocalEnrich:
         states = [self.run.state(number) for number in range(len(self.run.stores))]
         return sum(state.waiting.rows for state in states)
 
-    def _encoded(self, position: int, table: pa.Table | None) -> pa.RecordBatch | None:
-        return stored(table, self.layout.inputs[position].rows)
+    def _encoded(self, position: int, table: Table | None) -> pa.RecordBatch | None:
+        given = self.layout.inputs[position]
+        return stored(table, given.name, self._schemas[position], given.rows)
 
     def _table(self, results: Sequence[pa.RecordBatch]) -> pa.Table:
         return pa.Table.from_batches(results, self.run.operator.output)
-
-
-def _empty(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([], schema)

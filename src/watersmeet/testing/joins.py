@@ -25,6 +25,7 @@ from watersmeet.testing.streams import (
     stored,
     stream_spec,
 )
+from watersmeet.testing.tables import Table
 
 
 class LocalJoin:
@@ -66,12 +67,13 @@ class LocalJoin:
                 f"rows, this one has {len(chain.hops)}. So it has other streams, or another type."
             )
         self._layouts = [given.rows for given in chain.inputs]
+        self._schemas = [stream.schema for stream in streams.values()]
         before = restart.runs if restart else ()
         self.runs: list[LocalRun] = runs_of(chain, shards=shards, folder=folder, restart=before)
 
-    def batch(self, **tables: pa.Table) -> pa.Table:
-        """One micro-batch: new rows for any of the streams. The watermark moves
-        after it, as in Spark, and takes effect in the next one."""
+    def batch(self, **tables: Table) -> pa.Table:
+        """One micro-batch: new rows for any of the streams, as Arrow tables or DataFrames of pandas
+        or Polars. The watermark moves after it, as in Spark, and takes effect in the next one."""
         names = [stream.name for stream in self.spec.streams]
         for name in tables:
             if name not in names:
@@ -139,9 +141,10 @@ class LocalJoin:
                 stored.append([getattr(stream, counter) for stream in counters.streams])
         return [sum(rows) for rows in zip(*stored, strict=True)]
 
-    def encoded(self, position: int, table: pa.Table | None) -> pa.RecordBatch | None:
+    def encoded(self, position: int, table: Table | None) -> pa.RecordBatch | None:
         """Rows of a stream, by its position, as they are stored."""
-        return stored(table, self._layouts[position])
+        name = self.spec.streams[position].name
+        return stored(table, name, self._schemas[position], self._layouts[position])
 
     def _table(self, results: Sequence[pa.RecordBatch]) -> pa.Table:
         return pa.Table.from_batches(results, self.join.output)

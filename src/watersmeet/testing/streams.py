@@ -16,11 +16,13 @@ from watersmeet.rows.layout import RowLayout
 from watersmeet.rows.types import arrow_type, canonical_schema, spark_name
 from watersmeet.spec.output import OutputColumn
 from watersmeet.spec.stream import Arrival, Column, Punctuation, StreamSpec, check_expected
+from watersmeet.testing.tables import Table, rows_of, schema_of
 
 
 @dataclass(frozen=True)
 class LocalStream:
-    """One input of a :class:`LocalJoin`: its columns, and what ``wm.stream`` takes.
+    """One input of a :class:`LocalJoin`: its columns, and what ``wm.stream`` takes. The columns are
+    a schema, or that of a table: Arrow's, or of a DataFrame of pandas or Polars.
 
     ``watermarked``: the stream brings its own watermark, as a DataFrame after ``withWatermark``
     does, and ``delay`` is that watermark's."""
@@ -35,6 +37,9 @@ class LocalStream:
     arrival: Arrival | None = None
     punctuation: Punctuation | None = None
     prefix: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "schema", schema_of(self.schema))
 
 
 def stream_spec(name: str, stream: LocalStream) -> StreamSpec:
@@ -89,8 +94,11 @@ def _type_of(column: OutputColumn, schemas: Sequence[pa.Schema]) -> pa.DataType:
     return arrow_type(column.type)
 
 
-def stored(table: pa.Table | None, layout: RowLayout) -> pa.RecordBatch | None:
-    """Rows of a stream, as they are stored; None if there are none."""
+def stored(
+    given: Table | None, name: str, schema: pa.Schema, layout: RowLayout
+) -> pa.RecordBatch | None:
+    """Rows of a stream of that name and schema, as they are stored; None if there are none."""
+    table = None if given is None else rows_of(given, name, schema)
     if table is None or table.num_rows == 0:
         return None
     return encoded(concat(table.combine_chunks().to_batches()), layout)

@@ -45,6 +45,12 @@ def test_any_run_gives_what_the_oracle_gives(how: str) -> None:
             staged_for=case.staged_for,
         )
         assert_same_rows(outcome.result, case.enrichment.expected(case.batches))
+        # No column of the stream is altered: not its type, nor the sign of a zero.
+        schema = case.enrichment.stream.schema
+        theirs = outcome.result.select(range(len(schema))).rename_columns(schema.names)
+        rows = {repr(row) for batch in case.batches for row in batch.to_pylist()}
+        assert theirs.schema == schema
+        assert {repr(row) for row in theirs.to_pylist()} <= rows
         shown.update(outcome.phases)
         if case.staged_for not in (None, case.shards):
             shown["hits of other shards"] += outcome.total("hits")

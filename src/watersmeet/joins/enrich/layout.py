@@ -14,6 +14,7 @@ from watersmeet.joins.enrich.spec import EnrichSpec, Wait
 from watersmeet.joins.layout import JoinLayout, KeyedLayout
 from watersmeet.rows.columns import key_name
 from watersmeet.rows.input_layout import InputLayout, keyed_layouts
+from watersmeet.rows.layout import RowLayout, Value
 from watersmeet.rows.output import Output, Sides, satisfying, sources, where
 from watersmeet.rows.stored_keys import same_keys
 from watersmeet.state.fingerprint import fingerprint_of
@@ -102,9 +103,20 @@ def lay_out(
         retry_beyond=(spec.retry or 0) if spec.streams[STREAM].watermarked else 0,
         caches=spec.tuning.cache,
         access=spec.tuning.access,
-        fingerprint=fingerprint(spec, sorted(layouts[STREAM].stored)),
+        fingerprint=fingerprint(spec, _stored_names(spec, layouts[STREAM])),
         policy=policy,
     )
+
+
+def _stored_names(spec: EnrichSpec, rows: RowLayout) -> list[str]:
+    """The stored columns of the stream, by name. A key may be there as it came, too."""
+    encodings = dict(rows.columns)
+
+    def name(column: str) -> str:
+        own = column in spec.keys[STREAM] and isinstance(encodings[rows.stored[column]], Value)
+        return f"{column} as it came" if own else column
+
+    return sorted(map(name, rows.stored))
 
 
 def fingerprint(spec: EnrichSpec, stored: Sequence[str]) -> str:

@@ -99,6 +99,11 @@ class EnrichSpec(JoinSpec):
         return self.streams[1].time
 
     @property
+    def leaves_keys(self) -> bool:
+        """An enrichment alters no column of its stream."""
+        return True
+
+    @property
     def needs_state(self) -> bool:
         """Is there anything to remember from one micro-batch to the next: rows that wait, or
         which version of the table was used?"""

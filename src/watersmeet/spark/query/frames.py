@@ -18,6 +18,8 @@ import pandas as pd
 import pyarrow as pa
 from pandas.api.extensions import ExtensionArray, ExtensionDtype
 
+from watersmeet.rows.types import in_type
+
 if TYPE_CHECKING:
     from pyspark.sql.pandas._typing import DataFrameLike
 
@@ -47,8 +49,9 @@ class ArrowColumn(ExtensionArray):  # type: ignore[misc]
         self._array = array
 
     def __arrow_array__(self, type: pa.DataType | None = None) -> pa.Array:
-        """The array, in Spark's type: its own but for a time zone's name."""
-        return self._array if type in (None, self._array.type) else self._array.cast(type)
+        """The array, in Spark's type: its own but for a time zone's name, and for nested fields
+        that are NOT NULL."""
+        return self._array if type is None else in_type(self._array, type)
 
     def map(self, mapper: Any, na_action: Any = None) -> ArrowColumn:
         """The column itself: Spark maps its converters over columns of nested types,

@@ -25,6 +25,7 @@ from pyspark.sql.streaming.listener import (
 from watersmeet.errors import PlanError
 from watersmeet.joins.families import family_of
 from watersmeet.joins.metrics import StepMetrics
+from watersmeet.joins.metrics_table import MetricsTable
 from watersmeet.joins.operator import Largest, StreamCounters
 from watersmeet.spark.query.counters import (
     COUNTERS,
@@ -41,14 +42,15 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 
-def metrics(given: StreamingQuery | StreamingQueryProgress) -> list[StepMetrics]:
+def metrics(given: StreamingQuery | StreamingQueryProgress) -> MetricsTable:
     """One record for each recent micro-batch of each join in a query, oldest first:
     an :class:`EquiMetrics` for an equality join, a :class:`RingMetrics` for each hop of a join
     without a key, an :class:`EnrichMetrics` for an enrichment. Of a single progress report of
     Spark's, as a listener gets it, the records of that micro-batch.
 
     Spark keeps the last 100 batches
-    (``spark.sql.streaming.numRecentProgressUpdates``).
+    (``spark.sql.streaming.numRecentProgressUpdates``). A notebook shows the list as a table, and
+    its ``to_pandas()`` has a column for each number.
     """
     if given is None:
         raise PlanError(
@@ -57,13 +59,14 @@ def metrics(given: StreamingQuery | StreamingQueryProgress) -> list[StepMetrics]
             "is empty."
         )
     if hasattr(given, "recentProgress"):
-        return [record for report in given.recentProgress for record in _records(report)]
+        reports = given.recentProgress
+        return MetricsTable(record for report in reports for record in _records(report))
     if not hasattr(given, "observedMetrics"):
         raise PlanError(
             f"metrics: {type(given).__name__} is neither a query nor a progress report. Give what "
             "df.writeStream...start() returns, query.lastProgress, or event.progress of a listener."
         )
-    return list(_records(given))
+    return MetricsTable(_records(given))
 
 
 class Listener(StreamingQueryListener):
