@@ -78,11 +78,11 @@ def test_an_inner_join_reads_as_a_tree() -> None:
         == """\
 inner join of views and clicks (streaming)
 ├─ condition
+│  ├─ a row of views matches rows of clicks from 0 s before it to 5 min after it
 │  ├─ views.ad_id = clicks.ad_id
 │  ├─ AND clicks.clicked_at - views.viewed_at <= 5 min
 │  ├─ AND views.viewed_at - clicks.clicked_at <= 0 s
-│  ├─ AND (views.price < clicks.bid)
-│  └─ that is, a row of views matches rows of clicks from 0 s before it to 5 min after it
+│  └─ AND (views.price < clicks.bid)
 ├─ keys (a null matches nothing)
 │  └─ views.ad_id (int), clicks.ad_id (bigint): compared as bigint
 ├─ stream views: 3 columns, time viewed_at, delay 10 s

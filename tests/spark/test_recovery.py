@@ -267,6 +267,10 @@ def test_a_checkpoint_of_the_same_join_passes_the_check(halfway: Halfway, tmp_pa
     session = halfway.session.newSession()
     session.conf.set("spark.sql.shuffle.partitions", "3")
     plan = left_plan(session, halfway.folder, goal="memory")
-    # when it is checked against its checkpoint, or one that is not there, then nothing is wrong.
+    # when it is checked against its checkpoint, then nothing is wrong;
     plan.check(str(halfway.folder / "copied" / "checkpoint"))
-    plan.check(str(tmp_path / "none"))
+    # but where no checkpoint is, that is said.
+    with pytest.raises(wm.errors.StateError, match="no such folder"):
+        plan.check(str(tmp_path / "none"))
+    with pytest.raises(wm.errors.StateError, match="no query has begun"):
+        plan.check(str(tmp_path))

@@ -21,6 +21,13 @@ def test_a_fact_is_shown_as_it_was_and_as_it_is() -> None:
     assert changes(punctuations="emitted") == ["punctuations: was none, now emitted"]
 
 
+def test_a_window_that_only_one_join_type_has_is_not_said_to_have_changed() -> None:
+    inner = fingerprint_of({"join type": "inner", "columns of views": VIEWS["columns of views"]})
+    left = fingerprint_of({"join type": "left", **VIEWS})
+    assert differences(inner, left) == ["join type: was inner, now left"]
+    assert differences(left, inner) == ["join type: was left, now inner"]
+
+
 def test_of_a_list_what_is_new_and_what_is_missing_is_shown() -> None:
     assert changes(columns_of_views=["ad bigint", "price double", "at timestamp"]) == [
         "columns of views: ad bigint is new, at timestamp is new, ad int is missing"

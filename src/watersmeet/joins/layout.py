@@ -17,7 +17,7 @@ from watersmeet.rows.output import Output, Side
 from watersmeet.spec.join_type import JoinType
 from watersmeet.spec.limits import Limits
 from watersmeet.spec.windowed import WindowedSpec
-from watersmeet.state.fingerprint import STORED, STREAMS
+from watersmeet.state.fingerprint import STORED, STREAMS, WINDOW
 from watersmeet.state.memory import piece_of
 
 P = TypeVar("P", bound=Policy)
@@ -92,7 +92,7 @@ def stream_facts(spec: WindowedSpec, layouts: Sequence[RowLayout]) -> dict[str, 
         facts[f"{STORED}columns of {stream.name}"] = sorted(layout.stored)
         if any(spec.preserved):
             length = "none" if window is None else durations.format(window)
-            facts[f"window of {stream.name}"] = length
+            facts[f"{WINDOW} of {stream.name}"] = length
     if spec.hold:
         facts["Spark's watermark held back by"] = durations.format(spec.hold)
     return facts

@@ -15,6 +15,9 @@ from collections.abc import Collection, Mapping, Sequence
 STREAMS = "streams"
 #: What stands before "columns of <stream>" in the name of the fact that lists the stored ones.
 STORED = "stored "
+#: What stands before "of <stream>" in the name of a fact that only some join types have. Where one
+#: of two queries has it, their types differ, and nothing is said of it.
+WINDOW = "window"
 #: What is known of a query: each fact by its name, as text or as a list of such.
 Facts = Mapping[str, str | Sequence[str]]
 
@@ -38,6 +41,8 @@ def differences(before: str, now: str) -> list[str]:
     renamed = _streams(old) ^ _streams(new)
     found = []
     for name in changed(before, now):
+        if name.startswith(f"{WINDOW} of ") and not (name in old and name in new):
+            continue
         was, is_now = old.get(name, "none"), new.get(name, "none")
         if name.startswith(STORED):
             # Of a column that the stream has got or lost, that is enough.

@@ -67,7 +67,7 @@ def _condition(spec: EquiSpec) -> Node:
     if spec.where is not None:
         terms.append(f"({spec.where})")
     nodes = [Node(term if i == 0 else f"AND {term}") for i, term in enumerate(terms)]
-    return Node("condition", [*nodes, *in_words(spec)])
+    return Node("condition", [*in_words(spec), *nodes])
 
 
 def _stream(spec: EquiSpec, position: int) -> Node:

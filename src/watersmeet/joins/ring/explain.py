@@ -52,8 +52,9 @@ def _condition(plan: RingPlan) -> Node:
         )
     )
     terms = [*(f"({text})" for text in spec.conditions), *window_terms(spec)]
-    nodes = [Node(term if i == 0 else f"AND {term}") for i, term in enumerate(terms)]
-    nodes += in_words(spec)
+    nodes = in_words(spec)
+    nodes += [Node(term if i == 0 else f"AND {term}") for i, term in enumerate(terms)]
+    timed = any(window is not None for window in spec.windows)
     if alone:
         asked = [Node(predicate.text) for predicate in alone.values()]
         nodes.append(
@@ -61,9 +62,14 @@ def _condition(plan: RingPlan) -> Node:
         )
     if overlaps:
         by = [Node(overlap.text) for overlap in overlaps]
-        nodes.append(Node("stored rows are searched, in each slice, by time and by", by))
+        times = "by time and by" if timed else "by"
+        nodes.append(Node(f"stored rows are searched, in each slice, {times}", by))
     if predicates:
-        pairs = "what is found" if overlaps else "all pairs that are close in time"
+        pairs = (
+            "what is found"
+            if overlaps
+            else f"all pairs{' that are close in time' if timed else ''}"
+        )
         first = ", those first that reject most for their time" if len(predicates) > 1 else ""
         compared = [Node(text) for text in predicates]
         nodes.append(Node(f"{pairs}: compared by predicates{first}", compared))

@@ -178,7 +178,8 @@ def window_terms(spec: WindowedSpec) -> list[str]:
 
 
 def in_words(spec: WindowedSpec) -> list[Node]:
-    """Windows of two streams, as seen from a row of the first one: which is easy to invert."""
+    """Windows of two streams as a sentence, as seen from a row of the first one: which is easy to
+    invert."""
     if len(spec.streams) > 2:
         return []
     (first, other), (after, before) = spec.streams, spec.windows
@@ -186,7 +187,7 @@ def in_words(spec: WindowedSpec) -> list[Node]:
         return []
     return [
         Node(
-            f"that is, a row of {first.name} matches rows of {other.name} from "
+            f"a row of {first.name} matches rows of {other.name} from "
             f"{durations.format(before)} before it to {durations.format(after)} after it"
         )
     ]
