@@ -352,6 +352,27 @@ def test_a_budget_says_what_it_costs() -> None:
     assert "rate: 50,000 rows/s: if more rows come, some are shed" in text
 
 
+def test_a_goal_that_changes_nothing_is_said_to() -> None:
+    nothing = "goal 'early' changes nothing here: it takes streams that promise something"
+    assert nothing in explained(goal="early")
+    assert "changes nothing" in explained(goal="memory")
+    assert "goal" not in explained()
+    # Promises, a memory budget and the drivers of many streams are what goals are about.
+    sales = replace(CLICKS, name="sales")
+    for streams, goal, budget, does in [
+        ((replace(VIEWS, unique=True), CLICKS), "memory", None, True),
+        ((VIEWS, CLICKS), "early", Budget(memory="1 GB"), True),
+        ((VIEWS, CLICKS), "memory", Budget(memory="1 GB"), False),
+        ((VIEWS, CLICKS, sales), "memory", None, True),
+        ((VIEWS, CLICKS, sales), "early", None, False),
+    ]:
+        text = explained(*streams, goal=goal, budget=budget)
+        assert ("changes nothing here" not in text) == does
+    tuning = Tuning(purge_after=5)
+    fixed = explained(replace(VIEWS, unique=True), CLICKS, goal="memory", tuning=tuning)
+    assert "goal 'memory' changes nothing here: purge_after was asked for" in fixed
+
+
 def test_promises_say_what_lets_rows_leave() -> None:
     views, clicks = replace(VIEWS, unique=True), replace(CLICKS, punctuation=Punctuation("bid < 0"))
     text = explained(views, clicks, within=None, how="left", emit_punctuations=True)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from watersmeet import durations, sizes
-from watersmeet.joins.equi.policy import EquiPolicy
+from watersmeet.joins.equi.policy import DRIVER_FOR, EquiPolicy
 from watersmeet.joins.equi.promises.explain import closing, promises
 from watersmeet.joins.equi.spec import EquiSpec
 from watersmeet.plan.explain.shared import (
@@ -20,6 +20,7 @@ from watersmeet.plan.explain.shared import (
     event_time,
     expected_rows,
     fan_out,
+    idle_goal,
     in_words,
     keys,
     reading,
@@ -29,6 +30,7 @@ from watersmeet.plan.explain.shared import (
     window_terms,
 )
 from watersmeet.plan.explain.tree import Node
+from watersmeet.spec.windowed import GOALS
 
 if TYPE_CHECKING:
     from watersmeet.joins.equi.plan import EquiPlan
@@ -45,6 +47,7 @@ def branches(plan: EquiPlan) -> list[Node]:
         *watermark(spec),
         *_unmatched(spec),
         *_driver(spec, policy),
+        *idle_goal(spec, _why_idle(spec, policy)),
         _index(spec, policy),
         *_budget(spec, policy),
         *promises(spec, policy),
@@ -173,6 +176,24 @@ def _driver(spec: EquiSpec, policy: EquiPolicy) -> list[Node]:
             Node(f"that is {basis}; later the most selective window is probed first, as measured")
         )
     return [Node("drivers", nodes)]
+
+
+def _why_idle(spec: EquiSpec, policy: EquiPolicy) -> str | None:
+    """Why the goal makes no difference to how the join runs; None, if it does."""
+    if len(spec.streams) > 2:
+        if spec.tuning.driver != "auto":
+            return "the driver was asked for"
+        same = DRIVER_FOR[spec.goal] == DRIVER_FOR[GOALS[0]]
+        return f"many streams are joined as with {GOALS[0]!r}" if same else None
+    closes = any(stream.closes for stream in spec.streams)
+    if policy.in_stages or (closes and spec.tuning.purge_after is None):
+        return None
+    if closes and spec.goal == "early" and any(stream.punctuation for stream in spec.streams):
+        return None
+    if closes:
+        return "purge_after was asked for"
+    spills = ", or a memory budget that spills" if spec.goal == "early" else ""
+    return f"it takes streams that promise something about their keys{spills}"
 
 
 _STORED = {

@@ -14,6 +14,7 @@ from watersmeet.plan.explain.shared import (
     event_time,
     expected_rows,
     fan_out,
+    idle_goal,
     in_words,
     reading,
     time_of,
@@ -38,6 +39,7 @@ def branches(plan: RingPlan) -> list[Node]:
         *_unmatched(spec),
         _slices(plan),
         _hops(spec, policy),
+        *idle_goal(spec, _why_idle(spec, policy)),
         *_budget(spec, policy),
         event_time(spec),
     ]
@@ -123,6 +125,21 @@ def _slices(plan: RingPlan) -> Node:
     return Node(
         f"slices: {policy.slices} of {policy.shards} shards",
         [*nodes, *_curve(spec, policy), *crowded(spec, policy.shards, policy.cores)],
+    )
+
+
+def _why_idle(spec: RingSpec, policy: RingPolicy) -> str | None:
+    """Why the goal makes no difference to how the join runs; None, if it does."""
+    if spec.goal != "early":
+        return "a join without a key holds what its windows hold"
+    expected = policy.expected_slices
+    if spec.tuning.slices == "auto" or (expected and policy.slices == expected.best):
+        return None
+    if spec.tuning.slices is not None:
+        return "the number of slices was asked for"
+    return (
+        "it chooses the number of slices, with slices='auto', or where all rates and costs are "
+        "declared and another number is clearly better"
     )
 
 
