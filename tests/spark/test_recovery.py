@@ -209,7 +209,7 @@ def test_a_checkpoint_is_complete_by_itself(halfway: Halfway) -> None:
     [
         ({"within": "46 seconds"}, "window of views: was 45 s, now 46 s;"),
         ({"on": {"views": "view", "clicks": "click"}}, "key of views: view is new, ad is missing;"),
-        ({"view": "int"}, "columns of views: view int is new, view bigint is missing."),
+        ({"view": "int"}, "stored columns of views: view int is new, view bigint is missing."),
     ],
 )
 def test_a_checkpoint_of_another_join_is_refused(

@@ -49,24 +49,5 @@ def test_of_a_stream_that_was_renamed_only_its_name_is_shown() -> None:
     assert found == [names, "window of views: was 5 min, now 1 h"]
 
 
-def test_a_column_that_is_new_or_missing_is_told_once() -> None:
-    # Given a stream, of which every column is stored, or only some;
-    columns, stored = "columns of views", "stored columns of views"
-
-    def told(now: list[str], stores: list[str]) -> list[str]:
-        before = fingerprint_of({columns: ["ad int", "price double"], stored: ["ad"]})
-        return differences(before, fingerprint_of({columns: now, stored: stores}))
-
-    # when it gets a column, then what is stored of it goes without saying;
-    extra = ["ad int", "price double", "extra int"]
-    assert told(extra, ["ad", "extra"]) == [f"{columns}: extra int is new"]
-    assert told(["price double"], []) == [f"{columns}: ad int is missing"]
-    # but not what is stored of columns that were there.
-    assert told(extra, ["ad", "extra", "price"]) == [
-        f"{columns}: extra int is new",
-        f"{stored}: price is new",
-    ]
-
-
 def test_any_text_can_be_a_fingerprint() -> None:
     assert differences("a join", "another") == ["query: was a join, now another"]

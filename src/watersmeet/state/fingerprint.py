@@ -8,13 +8,11 @@ in words.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 #: The name of the fact that lists the names of the streams. What is known of one of them is named
 #: "... of <stream>".
 STREAMS = "streams"
-#: What stands before "columns of <stream>" in the name of the fact that lists the stored ones.
-STORED = "stored "
 #: What stands before "of <stream>" in the name of a fact that only some join types have. Where one
 #: of two queries has it, their types differ, and nothing is said of it.
 WINDOW = "window"
@@ -44,12 +42,7 @@ def differences(before: str, now: str) -> list[str]:
         if name.startswith(f"{WINDOW} of ") and not (name in old and name in new):
             continue
         was, is_now = old.get(name, "none"), new.get(name, "none")
-        if name.startswith(STORED):
-            # Of a column that the stream has got or lost, that is enough.
-            every = name.removeprefix(STORED)
-            columns = {*old.get(every, ())} ^ {*new.get(every, ())}
-            was, is_now = (_stored_but(columns, facts.get(name, ())) for facts in (old, new))
-        if was != is_now and name.rpartition(" of ")[2] not in renamed:
+        if name.rpartition(" of ")[2] not in renamed:
             found.append(f"{name}: {_change(was, is_now)}")
     return found
 
@@ -59,11 +52,6 @@ def changed(before: str, now: str) -> list[str]:
     old, new = facts_of(before), facts_of(now)
     names = [*old, *(name for name in new if name not in old)]
     return [name for name in names if old.get(name) != new.get(name)]
-
-
-def _stored_but(columns: Collection[str], stored: Sequence[str]) -> list[str]:
-    """The stored columns but those of ``columns``, each of which is a name and a type."""
-    return [name for name in stored if not any(one.startswith(f"{name} ") for one in columns)]
 
 
 def _streams(facts: Facts) -> set[str]:

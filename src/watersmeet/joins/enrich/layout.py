@@ -120,7 +120,6 @@ def fingerprint(spec: EnrichSpec, stored: Sequence[str]) -> str:
         "types of the key": list(spec.key_types),
         "as of": spec.as_of or "none",
         "time": stream.time or "none",
-        "columns": [f"{column.name} {column.type}" for column in stream.columns],
-        "stored columns": list(stored),
+        "stored columns": [f"{name} {stream.column(name).type}" for name in stored],
     }
     return fingerprint_of(facts)
