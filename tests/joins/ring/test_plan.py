@@ -195,7 +195,7 @@ def test_explain_shows_what_is_searched_and_what_is_compared() -> None:
         unlimited = plan(where=["a.n <= b.n", near("a", "b")], within=None, unbounded=True)
     text = explain(planned)
     assert "goal 'memory' changes nothing here" in explain(plan(goal="memory"))
-    asked = {"goal": "early", "tuning": wm.Tuning(slices=2)}
+    asked: dict[str, Any] = {"goal": "early", "tuning": wm.Tuning(slices=2)}
     assert "changes nothing here: the number of slices was asked for" in explain(plan(**asked))
     assert "changes nothing" not in explain(plan(goal="early", tuning=wm.Tuning(slices="auto")))
     assert "by time" not in explain(unlimited)

@@ -114,7 +114,8 @@ class TestViolations:
             "a": LocalStream(timed, unique=True, **given),
             "b": LocalStream(timed, punctuation=ACCESS_END, **given),
         }
-        for goal, index in itertools.product(GOALS, ["always", "never"]):
+        indexes: list[Any] = ["always", "never"]
+        for goal, index in itertools.product(GOALS, indexes):
             tuning = Tuning(index=index, invalidation="lazy" if goal == "throughput" else "active")
             join = LocalJoin(
                 streams,

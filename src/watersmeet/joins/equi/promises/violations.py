@@ -66,7 +66,7 @@ def _repeated(
     index = fresh.index
     twins = np.flatnonzero(index.codes[1:] == index.codes[:-1]) + 1
     first, second = index.order[twins - 1], index.order[twins]
-    known = second[same_keys(context.layout, fresh.rows, fresh.rows, second, first)]
+    known: Positions = second[same_keys(context.layout, fresh.rows, fresh.rows, second, first)]
     for entry in _entries(context, stream):
         if len(known):
             # What is a repetition is not asked for again: so each key is looked for once.
