@@ -78,7 +78,8 @@ def main(folder: Path) -> None:
 
     news = wm.stream(items, "news", unique=True)
     access = wm.stream(records.union(ends), "access", punctuation=wm.Punctuation(when="over"))
-    plan = wm.plan([news, access], on="sno", goal="memory")
+    # A record of an item that never comes would stay for ever: here every record has its item.
+    plan = wm.plan([news, access], on="sno", goal="memory", unbounded=True)
     print(plan.explain())
 
     query = (

@@ -115,8 +115,40 @@ def test_a_condition_that_needs_columns_that_are_not_stored_is_refused_at_a_rest
 
     before = join("x")
     before.batch(b=pa.table([[1], [2], [3]], schema=schema))
-    with pytest.raises(StateError, match="stored columns of b: y is new, x is missing"):
+    with pytest.raises(
+        StateError, match="stored columns of b: y bigint is new, x bigint is missing"
+    ):
         join("y", before).batch(a=pa.table([[1], [2], [3]], schema=schema))
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+def test_what_is_not_stored_may_change_at_a_restart(tmp_path: Path, keyed: bool) -> None:
+    # Given a semi join that has stored rows of both streams; of the second one what it compares,
+    def greater(a: pa.Table, b: pa.Table) -> pa.ChunkedArray:
+        return pc.and_(pc.equal(a["k"], b["k"]), pc.greater(a["x"], b["x"]))
+
+    read = {"a": ["k", "x"], "b": ["k", "x"]}
+    asked: dict[str, Any] = {"where": wm.predicate(greater, "a", "b", columns=read)}
+    asked |= {"on": "k"} if keyed else {}
+    a = pa.schema([("k", pa.int64()), ("x", pa.int64()), ("z", pa.string())])
+    b = pa.schema([("k", pa.int32() if keyed else pa.int64()), ("x", pa.int64())])
+    options: dict[str, Any] = {**asked, "how": "semi", "unbounded": True, "folder": str(tmp_path)}
+    join = LocalJoin({"a": LocalStream(a), "b": LocalStream(b)}, **options)
+    join.batch(a=pa.table([[1, 2], [7, 7], ["p", "q"]], schema=a))
+    join.batch(b=pa.table([[3], [5]], schema=b))
+    # when the columns have another order, the second stream has one more, and its key is of the
+    # type in which it was compared, then the join goes on with what is stored.
+    others = pa.schema([a.field(2), a.field(1), a.field(0)])
+    wider = pa.schema([("new", pa.string()), ("x", pa.int64()), ("k", pa.int64())])
+    join = LocalJoin({"a": LocalStream(others), "b": LocalStream(wider)}, restart=join, **options)
+    found = join.batch(
+        a=pa.table([["r"], [6], [3]], schema=others),
+        b=pa.table([["new"], [6], [2]], schema=wider),
+    )
+    assert sorted(found.to_pylist(), key=str) == [
+        {"z": "q", "x": 7, "k": 2},
+        {"z": "r", "x": 6, "k": 3},
+    ]
 
 
 @pytest.mark.parametrize(

@@ -262,6 +262,7 @@ def ring_runs(draw: st.DrawFn, how: str, names: str) -> RingRun:
     batches = draw(arrivals(join, {2: 6, 3: 5}.get(len(names), 4)))
     shards = draw(st.integers(1, 4))
     number = st.integers(0, len(batches) - 1)
+    formula_pairs = draw(st.sampled_from([1, 7]))
     return RingRun(
         join=join,
         batches=batches,
@@ -271,8 +272,9 @@ def ring_runs(draw: st.DrawFn, how: str, names: str) -> RingRun:
         slices=draw(st.dictionaries(number, st.integers(1, shards), max_size=3)),
         limits=draw(_LIMITS)
         | {
-            "long_runs": draw(st.sampled_from([0, 2, 128])),
-            "crossed": draw(st.sampled_from([1, 7])),
+            "long_run": draw(st.sampled_from([0, 2, 128])),
+            "formula_pairs": formula_pairs,
+            "least_formula_pairs": formula_pairs,
         },
     )
 

@@ -78,11 +78,11 @@ def test_an_inner_join_reads_as_a_tree() -> None:
         == """\
 inner join of views and clicks (streaming)
 ├─ condition
+│  ├─ a row of views matches rows of clicks from 0 s before it to 5 min after it
 │  ├─ views.ad_id = clicks.ad_id
 │  ├─ AND clicks.clicked_at - views.viewed_at <= 5 min
 │  ├─ AND views.viewed_at - clicks.clicked_at <= 0 s
-│  ├─ AND (views.price < clicks.bid)
-│  └─ that is, a row of views matches rows of clicks from 0 s before it to 5 min after it
+│  └─ AND (views.price < clicks.bid)
 ├─ keys (a null matches nothing)
 │  └─ views.ad_id (int), clicks.ad_id (bigint): compared as bigint
 ├─ stream views: 3 columns, time viewed_at, delay 10 s
@@ -352,6 +352,27 @@ def test_a_budget_says_what_it_costs() -> None:
     assert "rate: 50,000 rows/s: if more rows come, some are shed" in text
 
 
+def test_a_goal_that_changes_nothing_is_said_to() -> None:
+    nothing = "goal 'early' changes nothing here: it takes streams that promise something"
+    assert nothing in explained(goal="early")
+    assert "changes nothing" in explained(goal="memory")
+    assert "goal" not in explained()
+    # Promises, a memory budget and the drivers of many streams are what goals are about.
+    sales = replace(CLICKS, name="sales")
+    for streams, goal, budget, does in [
+        ((replace(VIEWS, unique=True), CLICKS), "memory", None, True),
+        ((VIEWS, CLICKS), "early", Budget(memory="1 GB"), True),
+        ((VIEWS, CLICKS), "memory", Budget(memory="1 GB"), False),
+        ((VIEWS, CLICKS, sales), "memory", None, True),
+        ((VIEWS, CLICKS, sales), "early", None, False),
+    ]:
+        text = explained(*streams, goal=goal, budget=budget)
+        assert ("changes nothing here" not in text) == does
+    tuning = Tuning(purge_after=5)
+    fixed = explained(replace(VIEWS, unique=True), CLICKS, goal="memory", tuning=tuning)
+    assert "goal 'memory' changes nothing here: purge_after was asked for" in fixed
+
+
 def test_promises_say_what_lets_rows_leave() -> None:
     views, clicks = replace(VIEWS, unique=True), replace(CLICKS, punctuation=Punctuation("bid < 0"))
     text = explained(views, clicks, within=None, how="left", emit_punctuations=True)
@@ -362,7 +383,10 @@ def test_promises_say_what_lets_rows_leave() -> None:
     assert "a row that its stream had promised not to bring stops the query" in text
     assert "emitted when all results they cover have left" in text
     assert "closed keys are remembered for the life of the query" in text
-    assert "WARNING" not in text
+    grows = (
+        "WARNING: unbounded state: a row of clicks whose key never comes in views is kept for ever"
+    )
+    assert text.startswith(f"{grows}.\n")
     both = explained(views, replace(clicks, arrival="clustered"), goal="memory", violations="drop")
     assert "reaches views.viewed_at + 5 min, or when clicks, which is clustered" in both
     assert "purged at once" in both

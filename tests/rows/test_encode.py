@@ -38,9 +38,9 @@ def test_an_exact_key_is_its_code_and_is_stored_once() -> None:
     punctuation = Punctuation(when="x < 1", low="low")
     stream = StreamSpec("s", COLUMNS, streaming=True, time="t", punctuation=punctuation)
     layout = row_layout(stream, ["k"], ["bigint"], needed={"k", "x"})
-    assert layout.stored == {"k": CODE, "t": TIME, "x": "#1"}
+    assert layout.stored == {"k": CODE, "t": TIME, "x": "#0"}
     stored = encoded(ROWS, layout)
-    assert stored.schema.names == [CODE, PUNCTUATION, LOW, TIME, "#1"]
+    assert stored.schema.names == [CODE, PUNCTUATION, LOW, TIME, "#0"]
     assert HIGH not in stored.schema.names
     assert stored.column(CODE).to_pylist() == [7, None]
     assert stored.column(PUNCTUATION).to_pylist() == [False, True]

@@ -33,10 +33,10 @@ def instants(*seconds: int) -> pa.Array:
 
 
 A = pa.RecordBatch.from_pydict(
-    {CODE: pa.array([1, 2], pa.int64()), TIME: instants(1, 5), "#1": pa.array([[1], None])}
+    {CODE: pa.array([1, 2], pa.int64()), TIME: instants(1, 5), "#0": pa.array([[1], None])}
 )
 B = pa.RecordBatch.from_pydict(
-    {CODE: pa.array([2, 1], pa.int64()), TIME: instants(9, 0), "#1": pa.array(["p", "q"])}
+    {CODE: pa.array([2, 1], pa.int64()), TIME: instants(9, 0), "#0": pa.array(["p", "q"])}
 )
 
 
@@ -90,7 +90,7 @@ def test_an_exact_key_is_made_of_its_code(
         {
             CODE: pa.array(codes, pa.int64()),
             TIME: instants(*([0] * len(codes))),
-            "#1": pa.nulls(len(codes), pa.list_(pa.int64())),
+            "#0": pa.nulls(len(codes), pa.list_(pa.int64())),
         }
     )
     [result] = an_output("anti", kind).alone(0, rows, np.arange(len(codes)))
@@ -125,7 +125,7 @@ UNEVEN = pa.RecordBatch.from_pydict(
     {
         CODE: pa.array(range(100), pa.int64()),
         TIME: instants(*range(100)),
-        "#1": pa.array([[0] * 128] + [[]] * 99, pa.list_(pa.int64())),
+        "#0": pa.array([[0] * 128] + [[]] * 99, pa.list_(pa.int64())),
     }
 )
 
@@ -146,7 +146,7 @@ def test_a_piece_holds_fewer_rows_the_wider_they_are() -> None:
 def test_combinations_are_cut_by_what_all_streams_take() -> None:
     inner = replace(an_output("inner", pa.int64()), limits=SMALL)
     wide = pa.RecordBatch.from_pydict(
-        {CODE: pa.array([0], pa.int64()), TIME: instants(0), "#1": pa.array(["x" * 1500])}
+        {CODE: pa.array([0], pa.int64()), TIME: instants(0), "#0": pa.array(["x" * 1500])}
     )
     sides: Sides = {0: (UNEVEN, np.array([1, 0, 0, 2, 3])), 1: (wide, np.zeros(5, dtype=np.int64))}
     pieces = list(inner.pieces(sides))

@@ -14,7 +14,7 @@ from watersmeet.testing import LocalJoin, LocalStream
 
 SCHEMA = pa.schema([("k", pa.int64()), ("n", pa.int64())])
 LESS = wm.predicate(lambda a, b: pc.less(a["n"], b["n"]), "a", "b")
-ROWS = pa.RecordBatch.from_pydict({"#code": [1, 1, 1], "#1": [10, 20, 30]})
+ROWS = pa.RecordBatch.from_pydict({"#code": [1, 1, 1], "#0": [10, 20, 30]})
 
 
 def positions(sides: Sides) -> list[list[int]]:

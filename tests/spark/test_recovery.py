@@ -209,7 +209,7 @@ def test_a_checkpoint_is_complete_by_itself(halfway: Halfway) -> None:
     [
         ({"within": "46 seconds"}, "window of views: was 45 s, now 46 s;"),
         ({"on": {"views": "view", "clicks": "click"}}, "key of views: view is new, ad is missing;"),
-        ({"view": "int"}, "columns of views: view int is new, view bigint is missing."),
+        ({"view": "int"}, "stored columns of views: view int is new, view bigint is missing."),
     ],
 )
 def test_a_checkpoint_of_another_join_is_refused(
@@ -267,6 +267,10 @@ def test_a_checkpoint_of_the_same_join_passes_the_check(halfway: Halfway, tmp_pa
     session = halfway.session.newSession()
     session.conf.set("spark.sql.shuffle.partitions", "3")
     plan = left_plan(session, halfway.folder, goal="memory")
-    # when it is checked against its checkpoint, or one that is not there, then nothing is wrong.
+    # when it is checked against its checkpoint, then nothing is wrong;
     plan.check(str(halfway.folder / "copied" / "checkpoint"))
-    plan.check(str(tmp_path / "none"))
+    # but where no checkpoint is, that is said.
+    with pytest.raises(wm.errors.StateError, match="no such folder"):
+        plan.check(str(tmp_path / "none"))
+    with pytest.raises(wm.errors.StateError, match="no query has begun"):
+        plan.check(str(tmp_path))

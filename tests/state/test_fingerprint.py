@@ -21,6 +21,13 @@ def test_a_fact_is_shown_as_it_was_and_as_it_is() -> None:
     assert changes(punctuations="emitted") == ["punctuations: was none, now emitted"]
 
 
+def test_a_window_that_only_one_join_type_has_is_not_said_to_have_changed() -> None:
+    inner = fingerprint_of({"join type": "inner", "columns of views": VIEWS["columns of views"]})
+    left = fingerprint_of({"join type": "left", **VIEWS})
+    assert differences(inner, left) == ["join type: was inner, now left"]
+    assert differences(left, inner) == ["join type: was left, now inner"]
+
+
 def test_of_a_list_what_is_new_and_what_is_missing_is_shown() -> None:
     assert changes(columns_of_views=["ad bigint", "price double", "at timestamp"]) == [
         "columns of views: ad bigint is new, at timestamp is new, ad int is missing"
@@ -40,25 +47,6 @@ def test_of_a_stream_that_was_renamed_only_its_name_is_shown() -> None:
     names = "streams: was views, clicks, now views, taps"
     found = differences(fingerprint_of(before), fingerprint_of(now))
     assert found == [names, "window of views: was 5 min, now 1 h"]
-
-
-def test_a_column_that_is_new_or_missing_is_told_once() -> None:
-    # Given a stream, of which every column is stored, or only some;
-    columns, stored = "columns of views", "stored columns of views"
-
-    def told(now: list[str], stores: list[str]) -> list[str]:
-        before = fingerprint_of({columns: ["ad int", "price double"], stored: ["ad"]})
-        return differences(before, fingerprint_of({columns: now, stored: stores}))
-
-    # when it gets a column, then what is stored of it goes without saying;
-    extra = ["ad int", "price double", "extra int"]
-    assert told(extra, ["ad", "extra"]) == [f"{columns}: extra int is new"]
-    assert told(["price double"], []) == [f"{columns}: ad int is missing"]
-    # but not what is stored of columns that were there.
-    assert told(extra, ["ad", "extra", "price"]) == [
-        f"{columns}: extra int is new",
-        f"{stored}: price is new",
-    ]
 
 
 def test_any_text_can_be_a_fingerprint() -> None:

@@ -58,6 +58,7 @@ class Enrichment:
         layout = layout_of(self.plan, self.inputs)
         written = Checkpoint(self.inputs.stream.sparkSession, checkpoint)
         written.check_readable()
+        written.check_begun()
         if self.plan.policy.in_place:
             check_in_place(written, layout.fingerprint)
         else:

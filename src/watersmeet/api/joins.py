@@ -59,10 +59,11 @@ class Plan:
 
     def check(self, checkpoint: str) -> None:
         """Raise a StateError if the query that has used this ``checkpointLocation`` was another
-        one, which must be stopped. A query finds that out when it starts, if it can; this reads
-        the state itself, however large it is, and starts nothing."""
+        one, which must be stopped, or if none has. A query finds that out when it starts, if it
+        can; this reads the state itself, however large it is, and starts nothing."""
         written = Checkpoint(self.frames[0].sparkSession, checkpoint)
         written.check_readable()
+        written.check_begun()
         check_checkpoint(written, self._chain.fingerprints)
 
     def dataframe(self) -> DataFrame:

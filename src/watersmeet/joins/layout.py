@@ -18,7 +18,7 @@ from watersmeet.rows.output import Output, Side
 from watersmeet.spec.join_type import JoinType
 from watersmeet.spec.limits import Limits
 from watersmeet.spec.windowed import WindowedSpec
-from watersmeet.state.fingerprint import STORED, STREAMS
+from watersmeet.state.fingerprint import STREAMS, WINDOW
 from watersmeet.state.memory import piece_of
 
 P = TypeVar("P", bound=Policy)
@@ -84,17 +84,22 @@ class WindowedLayout(JoinLayout[B]):
 
 def stream_facts(spec: WindowedSpec, layouts: Sequence[RowLayout]) -> dict[str, str | list[str]]:
     """The facts about the streams of a query that must not change while its checkpoint lives.
-    Delays and conditions may change: they decide about rows to come. (But a condition that reads
-    other columns needs rows that were stored with them.) Windows may change too, unless a row that
-    was emitted as unmatched could match after all."""
+    Columns that are not stored may change, and so may the order of all. Delays and conditions may
+    change: they decide about rows to come. (But a condition that reads other columns needs rows
+    that were stored with them.) Windows may change too, unless a row that was emitted as unmatched
+    could match after all."""
     facts: dict[str, str | list[str]] = {STREAMS: ", ".join(each.name for each in spec.streams)}
-    for stream, window, layout in zip(spec.streams, spec.windows, layouts, strict=True):
+    given = zip(spec.streams, spec.keys, spec.windows, layouts, strict=True)
+    for stream, keys, window, layout in given:
         facts[f"time of {stream.name}"] = stream.time or "none"
-        facts[f"columns of {stream.name}"] = [f"{c.name} {c.type}" for c in stream.columns]
-        facts[f"{STORED}columns of {stream.name}"] = sorted(layout.stored)
+        # Of a key, the type in which it is compared is stored.
+        values = sorted(layout.stored.keys() - {*keys})
+        facts[f"stored columns of {stream.name}"] = [
+            f"{name} {stream.column(name).type}" for name in values
+        ]
         if any(spec.preserved):
             length = "none" if window is None else durations.format(window)
-            facts[f"window of {stream.name}"] = length
+            facts[f"{WINDOW} of {stream.name}"] = length
     if spec.hold:
         facts["Spark's watermark held back by"] = durations.format(spec.hold)
     return facts

@@ -5,7 +5,7 @@ A stored row has
     #code         int64, by which rows are dealt out, sorted and probed; null: matches nothing
     #time         timestamp, if the stream has a time
     #key0..       the key columns, unless the code is the key itself
-    #0..          every other column of the user's that is needed, by its position
+    #0..          every other column of the user's that is needed, in the order of their names
     #punctuation  is it a punctuation? With ``#low`` and ``#high``, the bounds of a range
     #home         is it to be stored in this shard? (:class:`watersmeet.rows.route.StoredInOne`)
     #check        a second hash of its content: a row without a key is known by its code and this

@@ -17,7 +17,7 @@ with equal codes and checks have equal content, except by a chance of 2**-128.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from watersmeet.rows.columns import (
@@ -117,11 +117,7 @@ def row_layout(
         for part in parts:
             if part.column in as_came and part.alters(stream.column(part.column).type):
                 del stored[part.column]
-    for number, column in enumerate(stream.columns):
-        if column.name in {*needed, *as_came} and column.name not in stored:
-            columns.append((value_name(number), Value(column.name)))
-            stored[column.name] = value_name(number)
-    return RowLayout(tuple(columns), stored)
+    return _with_values(columns, stored, needed)
 
 
 def keyless_layout(
@@ -129,9 +125,8 @@ def keyless_layout(
 ) -> RowLayout:
     """Rows without a key: the hash of their content, their time, and the columns that are
     ``needed``. ``identified``: must a row be known again?"""
-    named = [(i, c.name) for i, c in enumerate(stream.columns) if c.name in needed]
     timed = [] if stream.time is None else [stream.time]
-    content = tuple(dict.fromkeys([*timed, *(name for _, name in named)]))
+    content = tuple(dict.fromkeys([*timed, *sorted(needed)]))
     columns: list[tuple[str, Encoding]] = [(CODE, Content(content))]
     stored: dict[str, str] = {}
     if identified:
@@ -139,8 +134,16 @@ def keyless_layout(
     if stream.time is not None:
         columns.append((TIME, Value(stream.time)))
         stored[stream.time] = TIME
-    for number, name in named:
-        if name not in stored:
-            columns.append((value_name(number), Value(name)))
-            stored[name] = value_name(number)
-    return RowLayout(tuple(columns), stored)
+    return _with_values(columns, stored, needed)
+
+
+def _with_values(
+    columns: Sequence[tuple[str, Encoding]], stored: Mapping[str, str], needed: Collection[str]
+) -> RowLayout:
+    """A layout with these columns, and with the ``needed`` ones that are not among them. Those are
+    numbered in the order of their names: so other columns of the stream, and their order, do not
+    matter for what is stored."""
+    names = sorted({*needed} - stored.keys())
+    values = {name: value_name(number) for number, name in enumerate(names)}
+    added = [(values[name], Value(name)) for name in names]
+    return RowLayout((*columns, *added), {**stored, **values})

@@ -75,6 +75,11 @@ class StreamSpec:
         """Does the stream ever say that a key will not come any more?"""
         return self.unique or self.arrival is not None or self.punctuation is not None
 
+    @property
+    def ends(self) -> bool:
+        """Does the stream also say so of keys that have never come?"""
+        return self.punctuation is not None or self.arrival == "ordered"
+
     def column(self, name: str) -> Column:
         """The column of that name, which the planner has made sure exists."""
         return next(column for column in self.columns if column.name == name)

@@ -8,13 +8,14 @@ told in words.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 #: The name of the fact that lists the names of the streams. A fact about one stream is named
 #: "... of <stream>".
 STREAMS = "streams"
-#: The fact that lists a stream's stored columns is named so, followed by "columns of <stream>".
-STORED = "stored "
+#: Some facts about windows are named so, followed by "of <stream>": those that only some join types
+#: have. If only one of two queries has such a fact, their types differ, and nothing is said of it.
+WINDOW = "window"
 #: The facts about a query: each by its name, as text or as a list of texts.
 Facts = Mapping[str, str | Sequence[str]]
 
@@ -37,13 +38,10 @@ def differences(before: str, now: str) -> list[str]:
     renamed = _streams(old) ^ _streams(new)
     found = []
     for name in changed(before, now):
+        if name.startswith(f"{WINDOW} of ") and not (name in old and name in new):
+            continue
         was, is_now = old.get(name, "none"), new.get(name, "none")
-        if name.startswith(STORED):
-            # A column that the stream has got or lost is told as such, and not once more here.
-            every = name.removeprefix(STORED)
-            columns = {*old.get(every, ())} ^ {*new.get(every, ())}
-            was, is_now = (_stored_but(columns, facts.get(name, ())) for facts in (old, new))
-        if was != is_now and name.rpartition(" of ")[2] not in renamed:
+        if name.rpartition(" of ")[2] not in renamed:
             found.append(f"{name}: {_change(was, is_now)}")
     return found
 
@@ -53,11 +51,6 @@ def changed(before: str, now: str) -> list[str]:
     old, new = facts_of(before), facts_of(now)
     names = [*old, *(name for name in new if name not in old)]
     return [name for name in names if old.get(name) != new.get(name)]
-
-
-def _stored_but(columns: Collection[str], stored: Sequence[str]) -> list[str]:
-    """The stored columns but those of ``columns``, each of which is a name and a type."""
-    return [name for name in stored if not any(one.startswith(f"{name} ") for one in columns)]
 
 
 def _streams(facts: Facts) -> set[str]:

@@ -69,5 +69,5 @@ class TestDrivers:
 
 
 def _batch(table: pa.Table) -> pa.RecordBatch:
-    renamed = table.rename_columns(["#code", "#time", "#2"])
+    renamed = table.rename_columns(["#code", "#time", "#0"])
     return renamed.combine_chunks().to_batches()[0]

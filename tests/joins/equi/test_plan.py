@@ -548,6 +548,15 @@ class TestPromises:
         with pytest.raises(UnboundedStateError):
             self.planned({}, {"punctuation": self.ENDS})
 
+    @pytest.mark.parametrize("clicks", [{"unique": True}, {"arrival": "clustered"}])
+    def test_keys_that_are_closed_only_when_they_come_bound_nothing(
+        self, clicks: dict[str, Any]
+    ) -> None:
+        with pytest.raises(UnboundedStateError, match="never comes in the other stream would stay"):
+            self.planned({"unique": True}, clicks)
+        assert self.planned({"unique": True}, clicks, unbounded=True).unbounded
+        assert not self.planned({"unique": True}, clicks, within="1 minute").lasting
+
     def test_an_outer_join_needs_to_hear_of_keys_that_never_come(self) -> None:
         self.planned({"unique": True}, {"punctuation": self.ENDS}, how="left")
         self.planned({"unique": True}, {"arrival": "ordered"}, how="anti")

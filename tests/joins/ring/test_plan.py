@@ -192,7 +192,13 @@ def test_explain_shows_what_is_searched_and_what_is_compared() -> None:
     )
     with mock.patch.object(Machine, "translate", return_value=(searched,)):
         planned = plan(where=["a.n <= b.n", near("a", "b")])
+        unlimited = plan(where=["a.n <= b.n", near("a", "b")], within=None, unbounded=True)
     text = explain(planned)
+    assert "goal 'memory' changes nothing here" in explain(plan(goal="memory"))
+    asked: dict[str, Any] = {"goal": "early", "tuning": wm.Tuning(slices=2)}
+    assert "changes nothing here: the number of slices was asked for" in explain(plan(**asked))
+    assert "changes nothing" not in explain(plan(goal="early", tuning=wm.Tuning(slices="auto")))
+    assert "by time" not in explain(unlimited)
     assert "stored rows are searched, in each slice, by time and by" in text
     assert "what is found: compared by predicates" in text
     assert [each.text for each in planned.conditions.predicates] == ["similar(a, b)"]

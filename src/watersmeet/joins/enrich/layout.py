@@ -103,20 +103,21 @@ def lay_out(
         retry_beyond=(spec.retry or 0) if spec.streams[STREAM].watermarked else 0,
         caches=spec.tuning.cache,
         access=spec.tuning.access,
-        fingerprint=fingerprint(spec, _stored_names(spec, layouts[STREAM])),
+        fingerprint=fingerprint(spec, _stored_columns(spec, layouts[STREAM])),
         policy=policy,
     )
 
 
-def _stored_names(spec: EnrichSpec, rows: RowLayout) -> list[str]:
-    """The stored columns of the stream, by name. A key may be there as it came, too."""
-    encodings = dict(rows.columns)
-
-    def name(column: str) -> str:
-        own = column in spec.keys[STREAM] and isinstance(encodings[rows.stored[column]], Value)
-        return f"{column} as it came" if own else column
-
-    return sorted(map(name, rows.stored))
+def _stored_columns(spec: EnrichSpec, rows: RowLayout) -> list[str]:
+    """The stored columns of the stream with their types. A key is among them if it is stored as it
+    came: the types in which keys are compared are facts of their own."""
+    stream, encodings = spec.streams[STREAM], dict(rows.columns)
+    names = (
+        name
+        for name in sorted(rows.stored)
+        if name not in spec.keys[STREAM] or isinstance(encodings[rows.stored[name]], Value)
+    )
+    return [f"{name} {stream.column(name).type}" for name in names]
 
 
 def fingerprint(spec: EnrichSpec, stored: Sequence[str]) -> str:
@@ -132,7 +133,6 @@ def fingerprint(spec: EnrichSpec, stored: Sequence[str]) -> str:
         "types of the key": list(spec.key_types),
         "as of": spec.as_of or "none",
         "time": stream.time or "none",
-        "columns": [f"{column.name} {column.type}" for column in stream.columns],
         "stored columns": list(stored),
     }
     return fingerprint_of(facts)

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from watersmeet import durations, sizes
-from watersmeet.joins.equi.policy import EquiPolicy
+from watersmeet.joins.equi.policy import DRIVER_FOR, EquiPolicy
+from watersmeet.joins.equi.promises.explain import closing, promises
 from watersmeet.joins.equi.spec import EquiSpec
 from watersmeet.plan.explain.shared import (
     crowded,
@@ -19,6 +20,7 @@ from watersmeet.plan.explain.shared import (
     event_time,
     expected_rows,
     fan_out,
+    idle_goal,
     in_words,
     keys,
     reading,
@@ -28,6 +30,7 @@ from watersmeet.plan.explain.shared import (
     window_terms,
 )
 from watersmeet.plan.explain.tree import Node
+from watersmeet.spec.windowed import GOALS
 
 if TYPE_CHECKING:
     from watersmeet.joins.equi.plan import EquiPlan
@@ -44,9 +47,10 @@ def branches(plan: EquiPlan) -> list[Node]:
         *watermark(spec),
         *_unmatched(spec),
         *_driver(spec, policy),
+        *idle_goal(spec, _why_idle(spec, policy)),
         _index(spec, policy),
         *_budget(spec, policy),
-        *_promises(spec, policy),
+        *promises(spec, policy),
         Node(
             f"shards: {policy.shards}, by a hash of the key",
             crowded(spec, policy.shards, policy.cores),
@@ -66,7 +70,7 @@ def _condition(spec: EquiSpec) -> Node:
     if spec.where is not None:
         terms.append(f"({spec.where})")
     nodes = [Node(term if i == 0 else f"AND {term}") for i, term in enumerate(terms)]
-    return Node("condition", [*nodes, *in_words(spec)])
+    return Node("condition", [*in_words(spec), *nodes])
 
 
 def _stream(spec: EquiSpec, position: int) -> Node:
@@ -102,7 +106,7 @@ def _purge(spec: EquiSpec, position: int) -> str:
         ways.append(f"when the watermark reaches {_deadline(spec, position, spec.kept)}")
     if spec.how.useless_once_matched(position):
         ways.append("at its first match")
-    ways += _closed(spec, position)
+    ways += closing(spec, position)
     if not ways:
         return "nothing, ever"
     if window is None and len(ways) == 1 and ways[0] == "at its first match":
@@ -110,24 +114,12 @@ def _purge(spec: EquiSpec, position: int) -> str:
     return "a row leaves " + ", or ".join(ways)
 
 
-def _closed(spec: EquiSpec, position: int) -> list[str]:
-    """How the other of two streams closes keys."""
-    other = next(stream for i, stream in enumerate(spec.streams) if i != position)
-    ways: list[str] = []
-    if other.unique:
-        ways.append(f"when it has found its only match in {other.name}, whose keys are unique")
-    if other.arrival is not None:
-        never = " (if the key ever comes there)" if other.arrival == "clustered" else ""
-        ways.append(f"when {other.name}, which is {other.arrival}, has passed its key{never}")
-    if other.punctuation is not None:
-        ways.append(f"when a punctuation of {other.name} closes its key")
-    return ways
-
-
 def _expected_state(spec: EquiSpec, position: int) -> str:
     stream, window = spec.streams[position], spec.kept[position]
-    if window is None and _closed(spec, position):
-        return "the rows whose keys are not closed yet"
+    if window is None and closing(spec, position):
+        other = spec.streams[1 - position].name
+        never = f", and those whose keys never come in {other}" if position in spec.lasting else ""
+        return f"the rows whose keys are not closed yet{never}"
     if window is None:
         return "grows without bound"
     at_most = "at most " if spec.how.useless_once_matched(position) else ""
@@ -142,7 +134,7 @@ def _unmatched(spec: EquiSpec) -> list[Node]:
             continue
         stream = spec.streams[position]
         others = " and ".join(other.name for other in spec.streams if other is not stream)
-        ways = _closed(spec, position)
+        ways = closing(spec, position)
         if spec.windows[position] is not None:
             ways.insert(0, f"when the watermark reaches {_deadline(spec, position)}")
         when = ", or ".join(ways) if spec.streaming else "at the end of the run"
@@ -184,6 +176,24 @@ def _driver(spec: EquiSpec, policy: EquiPolicy) -> list[Node]:
             Node(f"that is {basis}; later the most selective window is probed first, as measured")
         )
     return [Node("drivers", nodes)]
+
+
+def _why_idle(spec: EquiSpec, policy: EquiPolicy) -> str | None:
+    """Why the goal makes no difference to how the join runs; None, if it does."""
+    if len(spec.streams) > 2:
+        if spec.tuning.driver != "auto":
+            return "the driver was asked for"
+        same = DRIVER_FOR[spec.goal] == DRIVER_FOR[GOALS[0]]
+        return f"many streams are joined as with {GOALS[0]!r}" if same else None
+    closes = any(stream.closes for stream in spec.streams)
+    if policy.in_stages or (closes and spec.tuning.purge_after is None):
+        return None
+    if closes and spec.goal == "early" and any(stream.punctuation for stream in spec.streams):
+        return None
+    if closes:
+        return "purge_after was asked for"
+    spills = ", or a memory budget that spills" if spec.goal == "early" else ""
+    return f"it takes streams that promise something about their keys{spills}"
 
 
 _STORED = {
@@ -243,36 +253,6 @@ def _budget(spec: EquiSpec, policy: EquiPolicy) -> list[Node]:
             )
         )
     return [Node("budget", nodes)]
-
-
-def _promises(spec: EquiSpec, policy: EquiPolicy) -> list[Node]:
-    if not any(stream.closes for stream in spec.streams):
-        return []
-    purge = "at once, after every punctuation"
-    if policy.purge_after > 1:
-        purge = f"after {policy.purge_after} punctuations, or when no rows come"
-    elif policy.schedule.rows == "value":
-        purge += ", before other rows are processed"
-    fate = {
-        "fail": "stops the query",
-        "drop": "is dropped and counted",
-        "keep": "is kept",
-    }[spec.violations]
-    nodes = [
-        Node(f"rows with a closed key are purged {purge}; new ones are not stored"),
-        Node(f"a row that its stream had promised not to bring {fate}"),
-    ]
-    if any(stream.punctuation or stream.arrival == "clustered" for stream in spec.streams):
-        nodes.append(Node(f"closed keys are remembered {_remembered(spec)}"))
-    if spec.emit_punctuations:
-        nodes.append(Node("punctuations are emitted when all results they cover have left"))
-    return [Node("promises", nodes)]
-
-
-def _remembered(spec: EquiSpec) -> str:
-    if spec.remembered is None:
-        return "for the life of the query"
-    return f"until the watermark has moved by {durations.format(spec.remembered)}"
 
 
 def _deadline(spec: EquiSpec, position: int, lengths: Sequence[int | None] | None = None) -> str:

@@ -27,11 +27,12 @@ from watersmeet.joins.equi.explain import branches
 from watersmeet.joins.equi.layout import lay_out
 from watersmeet.joins.equi.policy import EquiPolicy, equi_policy
 from watersmeet.joins.equi.promises.checks import (
+    check_ends,
     check_promises,
     check_provable,
     check_purge_after,
-    closed_by_promises,
 )
+from watersmeet.joins.equi.promises.explain import grows, lasting_rows
 from watersmeet.joins.equi.spec import MULTIWAY_JOIN_TYPES, MULTIWAY_NAMES, VIOLATIONS, EquiSpec
 from watersmeet.joins.family import JoinPlan
 from watersmeet.plan.arguments import by_stream, check_flag, one_of, refuse_tuning
@@ -39,7 +40,6 @@ from watersmeet.plan.backend import Backend
 from watersmeet.plan.budget import checked_budget
 from watersmeet.plan.call import JoinCall
 from watersmeet.plan.event_time import check_hold, event_time_of, further_of, lacking_times
-from watersmeet.plan.explain.shared import unbounded
 from watersmeet.plan.explain.tree import Node
 from watersmeet.plan.join_arguments import (
     all_of,
@@ -75,10 +75,16 @@ class EquiPlan(JoinPlan):
         return branches(self)
 
     def headlines(self) -> list[str]:
-        return unbounded(self.spec)
+        return grows(self.spec)
 
     def warnings(self) -> list[str]:
-        return [*super().warnings(), *lacking_times(self.spec)]
+        grown = [] if self.spec.unbounded else lasting_rows(self.spec)
+        lasting = [
+            f"{text}. If there may be many, give within=..., or punctuations or arrival='ordered' "
+            "of the other stream; if not, unbounded=True says so."
+            for text in grown
+        ]
+        return [*super().warnings(), *lasting, *lacking_times(self.spec)]
 
 
 def equi_spec(
@@ -102,11 +108,6 @@ def equi_spec(
     check_flag(asked.emit_punctuations, argument="emit_punctuations")
     check_promises(streams, key_types, bool(asked.emit_punctuations), how)
     windowed = asked.within is not None
-    free = streams[0].streaming and not windowed and not closed_by_promises(streams)
-    if free:
-        check_may_be_unbounded(how, asked.unbounded, unlimited)
-    elif streams[0].streaming and not windowed:
-        check_provable(streams, how)
     spec = EquiSpec(
         name=join_name(asked.name, how, streams),
         streams=streams,
@@ -115,7 +116,7 @@ def equi_spec(
         windows=windows,
         how=how,
         where=all_of(texts_of(conditions_of(asked.where))),
-        unbounded=free,
+        unbounded=_is_unbounded(streams, how, asked, unlimited),
         output=(),
         budget=checked_budget(streams, asked.budget, how=how, windowed=windowed),
         goal=one_of(asked.goal, GOALS, argument="goal"),
@@ -137,6 +138,25 @@ def plan_join(
     spec = equi_spec(streams, found, unlimited=matching.unlimited)
     policy = equi_policy(spec, shards=backend.shards, cores=backend.cores, weights=backend.weights)
     return EquiPlan(spec, policy, matching.predicate, matching.reading)
+
+
+# --- what bounds the state
+
+
+def _is_unbounded(
+    streams: Sequence[StreamSpec], how: JoinType, asked: JoinCall, unlimited: Sequence[str]
+) -> bool:
+    """May rows stay for ever, as was asked for? If nothing was asked for, they may only in one of
+    two streams, whose rows wait for a key of the other: of that the plan warns."""
+    if not streams[0].streaming or asked.within is not None:
+        return False
+    if not all(stream.closes for stream in streams):
+        check_may_be_unbounded(how, asked.unbounded, unlimited)
+        return True
+    check_provable(streams, how)
+    if not asked.unbounded:
+        check_ends(streams)
+    return bool(asked.unbounded) and not all(stream.ends for stream in streams)
 
 
 # --- the join type, the tuning

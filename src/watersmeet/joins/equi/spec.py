@@ -39,6 +39,17 @@ class EquiSpec(WindowedSpec):
         return first, *(None if window is None else window + first for window in self.windows[1:])
 
     @property
+    def lasting(self) -> tuple[int, ...]:
+        """The streams of which rows may stay for ever: there is no window, and another stream does
+        not say of every key that it will not come."""
+        return tuple(
+            i
+            for i, window in enumerate(self.windows)
+            if window is None
+            and not all(other.ends for j, other in enumerate(self.streams) if j != i)
+        )
+
+    @property
     def remembered(self) -> int | None:
         """How long a closed key is remembered: as long as rows are kept, by the windows and the
         delay of the watermark. None: for ever, without windows, and if punctuations are handed

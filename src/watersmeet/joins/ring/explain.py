@@ -14,6 +14,7 @@ from watersmeet.plan.explain.shared import (
     event_time,
     expected_rows,
     fan_out,
+    idle_goal,
     in_words,
     reading,
     time_of,
@@ -38,6 +39,7 @@ def branches(plan: RingPlan) -> list[Node]:
         *_unmatched(spec),
         _slices(plan),
         _hops(spec, policy),
+        *idle_goal(spec, _why_idle(spec, policy)),
         *_budget(spec, policy),
         event_time(spec),
     ]
@@ -52,8 +54,9 @@ def _condition(plan: RingPlan) -> Node:
         )
     )
     terms = [*(f"({text})" for text in spec.conditions), *window_terms(spec)]
-    nodes = [Node(term if i == 0 else f"AND {term}") for i, term in enumerate(terms)]
-    nodes += in_words(spec)
+    nodes = in_words(spec)
+    nodes += [Node(term if i == 0 else f"AND {term}") for i, term in enumerate(terms)]
+    timed = any(window is not None for window in spec.windows)
     if alone:
         asked = [Node(predicate.text) for predicate in alone.values()]
         nodes.append(
@@ -61,9 +64,14 @@ def _condition(plan: RingPlan) -> Node:
         )
     if overlaps:
         by = [Node(overlap.text) for overlap in overlaps]
-        nodes.append(Node("stored rows are searched, in each slice, by time and by", by))
+        times = "by time and by" if timed else "by"
+        nodes.append(Node(f"stored rows are searched, in each slice, {times}", by))
     if predicates:
-        pairs = "what is found" if overlaps else "all pairs that are close in time"
+        pairs = (
+            "what is found"
+            if overlaps
+            else f"all pairs{' that are close in time' if timed else ''}"
+        )
         first = ", those first that reject most for their time" if len(predicates) > 1 else ""
         compared = [Node(text) for text in predicates]
         nodes.append(Node(f"{pairs}: compared by predicates{first}", compared))
@@ -117,6 +125,21 @@ def _slices(plan: RingPlan) -> Node:
     return Node(
         f"slices: {policy.slices} of {policy.shards} shards",
         [*nodes, *_curve(spec, policy), *crowded(spec, policy.shards, policy.cores)],
+    )
+
+
+def _why_idle(spec: RingSpec, policy: RingPolicy) -> str | None:
+    """Why the goal makes no difference to how the join runs; None, if it does."""
+    if spec.goal != "early":
+        return "a join without a key holds what its windows hold"
+    expected = policy.expected_slices
+    if spec.tuning.slices == "auto" or (expected and policy.slices == expected.best):
+        return None
+    if spec.tuning.slices is not None:
+        return "the number of slices was asked for"
+    return (
+        "it chooses the number of slices, with slices='auto', or where all rates and costs are "
+        "declared and another number is clearly better"
     )
 
 

@@ -81,9 +81,10 @@ class RingPlan(JoinPlan):
         alone = [stream.name for i, stream in enumerate(self.spec.streams) if i not in connected]
         if not alone or not self.conditions.streams:
             return None
+        close = " that are close enough in time" if any(self.spec.windows) else ""
         return (
-            f"no condition compares {' or '.join(alone)} with another stream, so all rows match "
-            "that are close enough in time. Is a key missing? Then give on=..."
+            f"no condition compares {' or '.join(alone)} with another stream, so all rows match"
+            f"{close}. Is a key missing? Then give on=..."
         )
 
 

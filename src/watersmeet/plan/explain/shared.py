@@ -12,7 +12,7 @@ from watersmeet.plan.explain.tree import Node
 from watersmeet.spec.join import JoinSpec
 from watersmeet.spec.output import EVENT_TIME
 from watersmeet.spec.stream import StreamSpec
-from watersmeet.spec.windowed import GREATEST, WindowedSpec
+from watersmeet.spec.windowed import GOALS, GREATEST, WindowedSpec
 
 _SECOND = 1_000_000
 #: Where no rate was declared, numbers are given for so many rows a second.
@@ -178,8 +178,8 @@ def window_terms(spec: WindowedSpec) -> list[str]:
 
 
 def in_words(spec: WindowedSpec) -> list[Node]:
-    """Windows of two streams, as seen from a row of the first one. (It is easy to confuse the two
-    directions.)"""
+    """Windows of two streams as a sentence, as seen from a row of the first one. (It is easy to
+    confuse the two directions.)"""
     if len(spec.streams) > 2:
         return []
     (first, other), (after, before) = spec.streams, spec.windows
@@ -187,7 +187,7 @@ def in_words(spec: WindowedSpec) -> list[Node]:
         return []
     return [
         Node(
-            f"that is, a row of {first.name} matches rows of {other.name} from "
+            f"a row of {first.name} matches rows of {other.name} from "
             f"{durations.format(before)} before it to {durations.format(after)} after it"
         )
     ]
@@ -212,6 +212,13 @@ def _key(spec: JoinSpec, names: Sequence[str], common: str) -> str:
     if all(type == common for _, type in own):
         return f"{names[0]}: {common}"
     return ", ".join(f"{column} ({type})" for column, type in own) + f": compared as {common}"
+
+
+def idle_goal(spec: WindowedSpec, why: str | None) -> list[Node]:
+    """What is said of a goal that changes nothing, and ``why`` it does not; None: it does."""
+    if why is None or spec.goal == GOALS[0]:
+        return []
+    return [Node(f"goal {spec.goal!r} changes nothing here: {why}")]
 
 
 def fan_out(spec: WindowedSpec, limited: str) -> list[Node]:

@@ -72,6 +72,15 @@ class Checkpoint:
     def files(self) -> HadoopFiles:
         return HadoopFiles(self.spark)
 
+    def check_begun(self) -> None:
+        """Refuse a folder that no query has used as its checkpoint: its name may be wrong."""
+        if not self.files.exists(self.folder):
+            raise StateError(f"checkpoint={self.folder!r}: there is no such folder.")
+        if self.begun is None:
+            raise StateError(
+                f"checkpoint={self.folder!r}: no query has begun a micro-batch with it."
+            )
+
     def check_readable(self) -> None:
         """Refuse a path that Spark's state reader takes for another one: it escapes the path as a
         URI, and never takes that back."""

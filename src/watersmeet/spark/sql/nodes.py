@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -14,6 +15,11 @@ from watersmeet.spark.sql.semantics import DECIMAL_DIGITS
 
 if TYPE_CHECKING:
     from watersmeet.spark.sql.translation import Translation
+
+#: In SQL: what is quoted, a number with its type behind it, and a number that is cast.
+_QUOTED = re.compile(r"('(?:[^'\\]|\\.)*'|`[^`]*`)")
+_TYPED = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?(?:E-?\d+)?)(?:BD|[LDYS])\b")
+_CAST = re.compile(r"CAST\((-?\d+(?:\.\d+)?(?:E-?\d+)?) AS [A-Z]+(?:\(\d+,\d+\))?\)")
 
 #: A node of a condition that Spark has analyzed: an expression of Catalyst's, in the JVM.
 Node: TypeAlias = JavaObject
@@ -40,6 +46,18 @@ _ATOMIC: dict[type[T.DataType], Any] = {
 def of(function: Callable[..., pl.Expr]) -> Handler:
     """A node that is a function of its children."""
     return lambda t, node: function(*t.children(node))
+
+
+def readable(sql: str) -> str:
+    """Catalyst's SQL with numbers as a person writes them: without their types.
+
+    >>> readable("(CAST(0.05BD AS DOUBLE) * 3L) < `5L` AND x = '5L'")
+    "(0.05 * 3) < `5L` AND x = '5L'"
+    """
+    # What is quoted stays as it is: every second part.
+    parts = _QUOTED.split(sql)
+    parts[::2] = [_CAST.sub(r"\1", _TYPED.sub(r"\1", part)) for part in parts[::2]]
+    return "".join(parts)
 
 
 def type_of(node: Node) -> Any:

@@ -20,7 +20,7 @@ from watersmeet.spark.jvm.conditions import time_zone
 from watersmeet.spark.jvm.objects import JavaError, elements
 from watersmeet.spark.sql import casts, numbers, semantics, texts, times
 from watersmeet.spark.sql.analysis import Condition, fail, reason, supported, without_spark_log
-from watersmeet.spark.sql.nodes import Handler, Node, computed, of, stored, type_of
+from watersmeet.spark.sql.nodes import Handler, Node, computed, of, readable, stored, type_of
 
 
 class Translation:
@@ -71,7 +71,7 @@ class Translation:
         meant = self.meant(node)
         if meant.nodeName() == "Cast" and type_of(meant.child()) == type_of(meant):
             meant = meant.child()
-        return str(meant.sql())
+        return readable(str(meant.sql()))
 
     @functools.cached_property
     def zone(self) -> str:

@@ -62,6 +62,7 @@ def histories(draw: st.DrawFn) -> History:
         "schedule": draw(st.sampled_from(SCHEDULES)),
         "shards": draw(st.integers(1, 3)),
         "tuning": Tuning(index=draw(st.sampled_from(["always", "never"]))),
+        "unbounded": kind == "clustered",
     }
     number = st.integers(1, len(batches))
     before = draw(st.dictionaries(number, st.sampled_from(Disturbance), max_size=3))

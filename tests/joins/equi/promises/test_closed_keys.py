@@ -51,7 +51,7 @@ class TestOrderAndClusters:
         assert join.counters.streams[1].violations == 1
 
     def test_a_clustered_stream_closes_the_keys_it_has_left(self, tmp_path: Path) -> None:
-        join = joined(tmp_path, access={"arrival": "clustered"})
+        join = joined(tmp_path, access={"arrival": "clustered"}, unbounded=True)
         join.batch(news=news(1, 2, 7), access=access(7, 7, 2))
         assert join.state_rows() == [3, 0]
         join.batch(access=access(2, 1))

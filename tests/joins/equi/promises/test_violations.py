@@ -10,11 +10,13 @@ kept, seen, may lack results, as their rows leave early; all other keys are comp
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -22,15 +24,18 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from tests.conformance.join import table
-from tests.conformance.strategies import examples
+from tests.conformance.join import at, table
+from tests.conformance.strategies import INSTANT, examples
 from tests.joins.equi.promises.news import END as ACCESS_END
 from tests.joins.equi.promises.news import access, joined, news, pairs
 from tests.oracle import Stream, sql_join
 from tests.oracle.compare import multiset
 from watersmeet.errors import ViolationError
 from watersmeet.rows.shard import Shard
+from watersmeet.rows.stored_keys import same_keys
 from watersmeet.spec.stream import Punctuation
+from watersmeet.spec.tuning import Tuning
+from watersmeet.spec.windowed import GOALS
 from watersmeet.testing import LocalJoin, LocalStream
 
 _COLUMNS = {"k": pa.int64(), "n": pa.int64(), "end": pa.bool_()}
@@ -101,6 +106,54 @@ class TestViolations:
         assert "brought 2 row(s)" in str(raised.value)
         assert f"the key {key}: {promise}." in str(raised.value)
 
+    def test_what_is_a_violation_does_not_depend_on_when_rows_leave(self, tmp_path: Path) -> None:
+        # Given unique rows, of which one has expired and one has a key that is closed,
+        timed = pa.schema([("k", pa.int64()), ("at", INSTANT), ("end", pa.bool_())])
+        given: dict[str, Any] = {"time": "at", "delay": "0 seconds"}
+        streams = {
+            "a": LocalStream(timed, unique=True, **given),
+            "b": LocalStream(timed, punctuation=ACCESS_END, **given),
+        }
+        indexes: list[Any] = ["always", "never"]
+        for goal, index in itertools.product(GOALS, indexes):
+            tuning = Tuning(index=index, invalidation="lazy" if goal == "throughput" else "active")
+            join = LocalJoin(
+                streams,
+                on="k",
+                within="5 seconds",
+                goal=goal,
+                tuning=tuning,
+                folder=str(tmp_path / f"{goal} {index}"),
+            )
+            rows = [(0, at(10), False), (1, at(14), False), (2, at(14), False)]
+            join.batch(a=table(timed, rows))
+            others = [(9, at(16), False), (1, at(11), True)]
+            join.batch(a=table(timed, [(9, at(16), False)]), b=table(timed, others))
+            later = [(3, at(16), False)]
+            join.batch(a=table(timed, later), b=table(timed, later))
+            # when they come again, then no goal and no way to work calls that a violation;
+            join.batch(a=table(timed, [(0, at(17), False), (1, at(17), False)]))
+            # but a row that may still match is repeated.
+            with pytest.raises(ViolationError, match="key 2: unique=True"):
+                join.batch(a=table(timed, [(2, at(17), False)]))
+
+    def test_keys_that_come_again_and_again_are_looked_for_once(self, tmp_path: Path) -> None:
+        both = {"unique": True, "punctuation": ACCESS_END}
+        options: dict[str, Any] = {"unbounded": True, "tuning": Tuning(index="always")}
+        join = joined(tmp_path, news={}, access=both, violations="keep", **options)
+        compared = 0
+
+        def counting(layout: Any, ours: Any, others: Any, mine: Any, theirs: Any) -> Any:
+            nonlocal compared
+            compared += len(mine)
+            return same_keys(layout, ours, others, mine, theirs)
+
+        with patch("watersmeet.joins.equi.promises.violations.same_keys", counting):
+            for _ in range(8):
+                join.batch(access=access(*[7] * 500))
+        assert join.counters.streams[1].violations == 500
+        assert compared <= 8 * 501
+
 
 # --- at random, against a model and the oracle
 
@@ -151,14 +204,16 @@ class Side:
     def closed(self, key: int | None) -> bool:
         return key is not None and any(low <= key <= high for low, high in self.over)
 
-    def broken(self, keys: list[int | None]) -> list[str | None]:
-        """For each new row, the promise that it breaks, if that can be seen."""
+    def broken(self, keys: list[int | None], other: Side) -> list[str | None]:
+        """For each new row, the promise that it breaks, if that can be seen: not by a row that has
+        become useless, whether it is stored or not."""
         return [
             "closed"
             if self.closed(key)
             else "unique"
             if self.stream.unique
             and key is not None
+            and not other.closed(key)
             and (self.stored[key] or key in keys[:position])
             else None
             for position, key in enumerate(keys)
@@ -227,7 +282,7 @@ class Model:
             for position, item in enumerate(items)
             if not isinstance(item, End) and self._here(item, shard)
         ]
-        broken = side.broken([key for key, _ in rows])
+        broken = side.broken([key for key, _ in rows], sides[1 - s])
         if any(broken) and self.policy == "fail":
             first = next(i for i, promise in enumerate(broken) if promise)
             count = sum(promise is not None for promise in broken)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from watersmeet.errors import PunctuationError, WindowError
+from watersmeet.errors import PunctuationError, UnboundedStateError, WindowError
 from watersmeet.plan.arguments import check_flag, one_of
 from watersmeet.plan.naming import resolve
 from watersmeet.plan.types import common_type
@@ -84,9 +84,19 @@ def _check_emission(streams: Sequence[StreamSpec], how: JoinType) -> None:
             )
 
 
-def closed_by_promises(streams: Sequence[StreamSpec]) -> bool:
-    """Does every stream close its keys, so that rows of the others leave?"""
-    return all(stream.closes for stream in streams)
+def check_ends(streams: Sequence[StreamSpec]) -> None:
+    """Without a window, some stream must say of keys that never come that they will not: unique
+    keys and clusters are closed only when they have come."""
+    if not any(stream.ends for stream in streams):
+        promises = " and ".join(
+            f"{stream.name} {'unique' if stream.unique else 'clustered'}" for stream in streams
+        )
+        raise UnboundedStateError(
+            f"within: missing, and with {promises} a key is closed when it has come. So a row "
+            "whose key never comes in the other stream would stay for ever. Give within='1 hour', "
+            "or punctuations or arrival='ordered' of a stream; if such rows are few, "
+            "unbounded=True."
+        )
 
 
 def check_provable(streams: Sequence[StreamSpec], how: JoinType) -> None:

@@ -1,12 +1,20 @@
 """Violations: rows that a stream had promised not to bring.
 
 A row violates a promise if its key is closed in its own stream, or if its key is unique and is in
-this batch or in the window already. (A row that has left the window is not remembered. If there is
-a window, a closed key is not remembered for ever: see :mod:`.closed_keys`.) The join fails, drops
-such rows, or keeps them; dropped and kept ones are counted.
+this batch already, or that of an earlier row that may still match. (An earlier row that has expired
+or found its only match is not remembered. If there is a window, a closed key is not remembered for
+ever: see :mod:`.closed_keys`.) The join fails, drops such rows, or keeps them; dropped and kept
+ones are counted.
+
+**When useless rows leave does not matter.** They leave at once or later, as the goal has it. So a
+row whose key is closed in the other stream is no repetition, and one that has expired is not
+repeated, whether it is still stored or not.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -15,10 +23,11 @@ from watersmeet.errors import ViolationError
 from watersmeet.joins.equi.context import StepContext
 from watersmeet.joins.equi.layout import EquiLayout
 from watersmeet.joins.equi.promises.promised_keys import PromisedKeys
-from watersmeet.rows.columns import TIME, Bools, Positions, has_code
+from watersmeet.rows.columns import TIME, Bools, Positions, has_code, times_of
 from watersmeet.rows.stored_keys import key_at, same_keys
 from watersmeet.segments.probe import probe
 from watersmeet.segments.segment import Segment
+from watersmeet.state.manifest import Entry
 
 #: Pairs of equal keys are compared this many at a time.
 _PIECE = 1 << 16
@@ -34,7 +43,7 @@ def accepted(
     of_closed_key = closed.covers(rows)
     violating = of_closed_key
     if layout.inputs[stream].unique:
-        violating = of_closed_key | _repeated(context, stream, rows)
+        violating = of_closed_key | _repeated(context, promised, stream, rows)
     if violating.any():
         if layout.violations == "fail":
             raise ViolationError(_message(layout, stream, rows, violating, of_closed_key))
@@ -45,26 +54,66 @@ def accepted(
     return rows
 
 
-def _repeated(context: StepContext, stream: int, rows: pa.RecordBatch) -> Bools:
-    """Rows whose key is there already, earlier in this batch or in the window."""
-    coded = np.flatnonzero(has_code(rows))
-    fresh = Segment.of(_untimed(rows.take(pa.array(coded))))
-    index = fresh.index
+def _repeated(
+    context: StepContext, promised: PromisedKeys, stream: int, rows: pa.RecordBatch
+) -> Bools:
+    """Rows whose key is there already, earlier in this batch or in the window, and may match."""
     repeated = np.zeros(len(rows), dtype=np.bool_)
-
-    def compare(other: Segment, mine: Positions, theirs: Positions) -> None:
-        equal = same_keys(context.layout, fresh.rows, other.rows, mine, theirs)
-        repeated[coded[mine[equal]]] = True
-
+    rows = _untimed(rows)
+    useless = promised.closed_in_other(stream, Segment.of(rows))
+    asked = np.flatnonzero(has_code(rows) & ~useless)
+    fresh = Segment.of(rows.take(pa.array(asked)))
+    index = fresh.index
     twins = np.flatnonzero(index.codes[1:] == index.codes[:-1]) + 1
-    compare(fresh, index.order[twins], index.order[twins - 1])
-    window = context.state.windows[stream]
-    for entry in window.entries:
-        stored = window.open(entry)
-        for mine, theirs in probe(fresh, stored, None, None).pieces(_PIECE):
-            present = ~window.gone(entry)[theirs]
-            compare(stored, mine[present], theirs[present])
+    first, second = index.order[twins - 1], index.order[twins]
+    known: Positions = second[same_keys(context.layout, fresh.rows, fresh.rows, second, first)]
+    for entry in _entries(context, stream):
+        if len(known):
+            # What is a repetition is not asked for again: so each key is looked for once.
+            repeated[asked[known]] = True
+            asked = np.delete(asked, known)
+            fresh = Segment.of(rows.take(pa.array(asked)))
+        known = _stored_already(context, stream, fresh, entry)
+    repeated[asked[known]] = True
     return repeated
+
+
+def _entries(context: StepContext, stream: int) -> Iterator[Entry]:
+    """The stored segments with rows that may still match."""
+    expired = _expired(context, stream)
+    for entry in context.state.windows[stream].entries:
+        if expired is None or entry.max_time > expired:
+            yield entry
+
+
+def _stored_already(context: StepContext, stream: int, fresh: Segment, entry: Entry) -> Positions:
+    """Those of some rows whose key a stored segment has, in a row that may still match. One such
+    row is enough: so of the rows with a key, more and more are looked at until there is one."""
+    window = context.state.windows[stream]
+    stored, present = window.open(entry), ~window.gone(entry)
+    expired = _expired(context, stream)
+    if expired is not None:
+        present &= times_of(stored.rows) > expired
+    ranges, found = probe(fresh, stored, None, None), np.zeros(len(fresh), dtype=np.bool_)
+    low, high, numbers, size = ranges.low, ranges.high, np.arange(len(ranges.low)), 1
+    while len(numbers):
+        until = np.minimum(low + size, high)
+        part = replace(ranges, searchers=ranges.searchers[numbers], low=low, high=until)
+        for mine, theirs in part.pieces(_PIECE):
+            here = present[theirs]
+            mine, theirs = mine[here], theirs[here]
+            found[mine[same_keys(context.layout, fresh.rows, stored.rows, mine, theirs)]] = True
+        more = until < high
+        if not ranges.swapped:
+            more &= ~found[ranges.searchers[numbers]]
+        low, high, numbers, size = until[more], high[more], numbers[more], 2 * size
+    return np.flatnonzero(found)
+
+
+def _expired(context: StepContext, stream: int) -> int | None:
+    """Up to which time the stream's rows have expired, by the watermark of the step before."""
+    watermark, window = context.state.watermark, context.state.windows[stream]
+    return None if watermark is None or window.length is None else watermark - window.length
 
 
 def _untimed(rows: pa.RecordBatch) -> pa.RecordBatch:
