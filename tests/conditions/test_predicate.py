@@ -16,6 +16,7 @@ import pytest
 from pyspark import cloudpickle
 
 from watersmeet.conditions.predicate import AllOf, FunctionPredicate, SqlPredicate
+from watersmeet.errors import PredicateFunctionError
 
 PRICE_BELOW_BID = SqlPredicate(
     "views.price < clicks.bid", ((0, "price"), (1, "bid")), pl.col("0.price") < pl.col("1.bid")
@@ -84,6 +85,26 @@ def test_what_a_function_may_return(given: Any, expected: list[bool]) -> None:
     predicate = FunctionPredicate("f(a)", ((0, "x"),), lambda a: given, (0,))
     assert predicate.mask([pa.array([1, 2, 3])]).tolist() == expected
     assert predicate.satisfying([pa.array([1, 2, 3])]).tolist() == np.flatnonzero(expected).tolist()
+
+
+def test_a_function_cannot_change_rows_that_are_compared_again() -> None:
+    # Given functions that work in place, on memory that Arrow would let them write to,
+    def of_texts(a: pa.Table) -> np.ndarray:
+        np.frombuffer(a["s"].chunk(0).buffers()[2], np.uint8)[:] = 0
+        return np.ones(len(a), dtype=np.bool_)
+
+    def of_lists(a: pa.Table) -> np.ndarray:
+        np.frombuffer(a["xs"].chunk(0).values.buffers()[1], np.int64)[:] = 0
+        return np.ones(len(a), dtype=np.bool_)
+
+    texts, lists = pa.array(["abc", "de"]), pa.chunked_array([[[1, 2]], [[3]]])
+    for name, function, rows in (("s", of_texts, texts), ("xs", of_lists, lists)):
+        # when they are applied, then the error names them, and the rows are as they were.
+        predicate = FunctionPredicate(f"{function.__name__}(a)", ((0, name),), function, (0,))
+        with pytest.raises(PredicateFunctionError, match=rf"where: {function.__name__}\(a\): .*only"):
+            predicate.mask([rows])
+    assert texts.to_pylist() == ["abc", "de"]
+    assert lists.to_pylist() == [[1, 2], [3]]
 
 
 def test_of_several_those_come_first_that_reject_most_for_their_time() -> None:

@@ -167,6 +167,9 @@ class FunctionPredicate:
     """A vectorised Python function of Arrow tables of equal length, one for each of its
     streams, to booleans. ``sides`` are the positions of those streams.
 
+    Invariant: the function cannot change what it gets. The memory may be that of stored rows, which
+    are compared again.
+
     >>> import pyarrow.compute as pc
     >>> def bigger(a, b): return pc.greater(a["x"], b["y"])
     >>> predicate = FunctionPredicate("bigger(a, b)", ((0, "x"), (1, "y")), bigger, (0, 1))
@@ -188,7 +191,7 @@ class FunctionPredicate:
     def mask(self, columns: Sequence[pa.Array]) -> Bools:
         named = list(zip(self.columns, columns, strict=True))
         tables = [
-            pa.table({name: values for (of, name), values in named if of == side})
+            _read_only(pa.table({name: values for (of, name), values in named if of == side}))
             for side in self.sides
         ]
         count = len(columns[0]) if columns else 0
@@ -222,3 +225,24 @@ class FunctionPredicate:
             f"Arrow or numpy array; null means no match). The first rows it got: {sample}. After a "
             "correction the query goes on from its checkpoint; nothing is lost."
         )
+
+
+@dataclass(frozen=True)
+class _Lent:
+    """A table as Arrow's C interface hands it on."""
+
+    table: pa.Table
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.table.__arrow_c_stream__(requested_schema)
+
+
+def _read_only(table: pa.Table) -> pa.Table:
+    """The same table, in the same memory, which is not to be written to. That is so of all that
+    comes through Arrow's C interface.
+
+    >>> numbers = _read_only(pa.table({"x": [1, 2]}))["x"].chunk(0)
+    >>> np.frombuffer(numbers.buffers()[1], np.int64).flags.writeable
+    False
+    """
+    return pa.table(_Lent(table))
