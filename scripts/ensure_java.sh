@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes sure that Spark will find Java 17 or newer; installs Debian's when it may.
+# Makes sure that Spark will find Java 17 or newer; installs Debian's when it may: on a terminal it
+# asks first. Elsewhere, as in a build, nobody could answer.
 set -euo pipefail
 
 # Spark takes JAVA_HOME's java when the variable is set, and the PATH's only otherwise.
@@ -41,6 +42,11 @@ fi
 
 if [[ "$(id -u)" != 0 ]] || ! command -v apt-get >/dev/null; then
     stop "Spark needs Java 17 or newer: install a JRE (on Debian or Ubuntu: default-jre-headless; on macOS: openjdk@17) and put it on the PATH or in JAVA_HOME."
+fi
+
+if [[ -t 0 && -t 1 ]]; then
+    read -r -p "Spark needs Java 17 or newer. Install default-jre-headless with apt-get? [Y/n] " answer
+    [[ "$answer" =~ ^([yY].*)?$ ]] || stop "Install a JRE of Java 17 or newer, and put it on the PATH or in JAVA_HOME."
 fi
 
 echo "No Java 17 or newer found: installing default-jre-headless."

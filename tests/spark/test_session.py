@@ -31,7 +31,21 @@ def test_a_local_session_has_what_a_join_needs(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
 
 
-def test_a_local_session_without_java_says_what_is_needed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("banner", "fault"),
+    [
+        (None, "{java} cannot be run (No such file or directory), and JAVA_HOME is"),
+        ('openjdk version "11.0.2" 2019', "of {java}, it is Java 11.0.2; what the JVM said went"),
+    ],
+)
+def test_a_local_session_without_java_says_what_is_needed(
+    tmp_path: Path, banner: str | None, fault: str
+) -> None:
+    java = tmp_path / "bin" / "java"
+    if banner is not None:
+        java.parent.mkdir()
+        java.write_text(f"#!/bin/sh\necho '{banner}' >&2\nexit 1\n")
+        java.chmod(0o700)
     done = subprocess.run(
         [sys.executable, "-c", "import watersmeet as wm; wm.local_session()"],
         env={**os.environ, "JAVA_HOME": str(tmp_path)},
@@ -41,10 +55,8 @@ def test_a_local_session_without_java_says_what_is_needed(tmp_path: Path) -> Non
     )
     assert done.returncode == 1
     said = done.stderr.splitlines()[-1]
-    assert (
-        f"SessionError: local_session: Spark's JVM did not start, with JAVA_HOME, '{tmp_path}'"
-        in said
-    )
+    fault = fault.format(java=java)
+    assert f"SessionError: local_session: Spark's JVM did not start: {fault}" in said
     assert "needs Java 17 or newer" in said
 
 

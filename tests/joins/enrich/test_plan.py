@@ -62,6 +62,7 @@ def test_columns_are_the_key_then_the_stream_then_the_table() -> None:
         ({"max_wait": "soon"}, errors.DurationError, "max_wait='soon'.*like '10 batches'"),
         ({"max_wait": 1.5}, errors.DurationError, "max_wait=1.5.*like '10 batches'"),
         ({"max_wait": 0}, errors.PlanError, "one micro-batch or more"),
+        ({"max_wait": "0 seconds"}, errors.PlanError, "'0 seconds' is no time.*or leave it out"),
         ({"max_wait": "0 batches"}, errors.PlanError, "one micro-batch or more"),
         ({"where": 7}, errors.PredicateError, "where=7"),
         ({"name": " "}, errors.PlanError, "name=' ' is not a name"),

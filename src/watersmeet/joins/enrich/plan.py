@@ -237,9 +237,15 @@ def _wait(stream: StreamSpec, given: object) -> Wait | None:
             raise PlanError(f"max_wait={given!r}: give one micro-batch or more.")
         return Wait(batches=batches)
     try:
-        return Wait(microseconds=durations.parse(given, argument="max_wait"))
+        microseconds = durations.parse(given, argument="max_wait")
     except DurationError as error:
         raise DurationError(f"{error} Or a number of micro-batches, like '10 batches'.") from None
+    if microseconds == 0:
+        raise PlanError(
+            f"max_wait={given!r} is no time. Give more, like '30 seconds'; or leave it out: each "
+            "row is then answered in its micro-batch."
+        )
+    return Wait(microseconds=microseconds)
 
 
 def _refresh(stream: StreamSpec, given: object) -> int | None:

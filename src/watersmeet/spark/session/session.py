@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import subprocess
 import sys
 from collections.abc import Mapping
 from typing import overload
@@ -156,12 +158,27 @@ def _started(builder: SparkSession.Builder) -> SparkSession:
     except PySparkRuntimeError as error:
         if error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
-        java = os.environ.get("JAVA_HOME")
-        where = f"JAVA_HOME, {java!r}" if java else "`java` on the PATH, as JAVA_HOME is not set"
         raise SessionError(
-            f"local_session: Spark's JVM did not start, with {where}; what it said is above. Spark "
-            "needs Java 17 or newer: install one, and set JAVA_HOME to its folder."
+            f"local_session: Spark's JVM did not start: {_java_fault()}. Spark needs Java 17 or "
+            "newer: install one (on Debian or Ubuntu default-jre-headless, on macOS openjdk@17), "
+            "and put `java` on the PATH, or set JAVA_HOME to its folder."
         ) from error
+
+
+def _java_fault() -> str:
+    """Why the JVM has not started, by what can be seen of the Java that Spark takes."""
+    home = os.environ.get("JAVA_HOME")
+    java = os.path.join(home, "bin", "java") if home else "java"
+    try:
+        run = subprocess.run([java, "-version"], capture_output=True, text=True, errors="replace")
+    except OSError as error:
+        if home:
+            return f"{java} cannot be run ({error.strerror}), and JAVA_HOME is {home!r}"
+        return "there is no `java` on the PATH, and JAVA_HOME is not set"
+    said = run.stderr.strip() or run.stdout.strip()
+    found = re.search(r'version "([^"]+)"', said)
+    version = f"it is Java {found[1]}" if found else f"it says {said.partition(chr(10))[0]!r}"
+    return f"of {java}, {version}; what the JVM said went to this process's standard error"
 
 
 def _spare_forks(spark: SparkSession) -> None:
