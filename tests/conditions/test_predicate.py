@@ -101,7 +101,9 @@ def test_a_function_cannot_change_rows_that_are_compared_again() -> None:
     for name, function, rows in (("s", of_texts, texts), ("xs", of_lists, lists)):
         # when they are applied, then the error names them, and the rows are as they were.
         predicate = FunctionPredicate(f"{function.__name__}(a)", ((0, name),), function, (0,))
-        with pytest.raises(PredicateFunctionError, match=rf"where: {function.__name__}\(a\): .*only"):
+        with pytest.raises(
+            PredicateFunctionError, match=rf"where: {function.__name__}\(a\): .*only"
+        ):
             predicate.mask([rows])
     assert texts.to_pylist() == ["abc", "de"]
     assert lists.to_pylist() == [[1, 2], [3]]

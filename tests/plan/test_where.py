@@ -264,6 +264,29 @@ def test_a_condition_of_a_left_join_of_many_streams_is_refused(on: str | None) -
         planned(KEY, streams=(VIEWS, CLICKS, SALES), how="left", on=on)
 
 
+def test_a_key_alone_is_the_condition_of_a_left_join_of_many_streams() -> None:
+    streams, sold = (VIEWS, CLICKS, SALES), equal((2, "ref"), (0, "ad_id"))
+    plan = planned(KEY, sold, streams=streams, how="left", within="1 minute")
+    assert plan.spec.keys == (("ad_id",), ("ad_id",), ("ref",))
+    assert plan.spec.where is None
+    # A sale that matches a click which matches no view matches nothing in such a join.
+    by_click = equal((2, "ref"), (1, "ad_id"))
+    with pytest.raises(
+        PredicateError, match=r"as in 'views\.k = clicks\.k AND views\.k = sales\.k'"
+    ):
+        planned(KEY, by_click, streams=streams, how="left", within="1 minute")
+
+
+def test_a_condition_that_always_holds_matches_all_that_the_windows_allow() -> None:
+    plan = planned(within="1 minute", where="true")
+    assert isinstance(plan, RingPlan)
+    assert (plan.spec.where, plan.conditions) == (None, Conditions())
+    assert plan.warnings() == []
+    keyed = planned(within="1 minute", where="true", on="ad_id")
+    assert isinstance(keyed, EquiPlan)
+    assert keyed.predicate is None
+
+
 # --- random conditions, beside the same in DuckDB
 
 

@@ -117,7 +117,17 @@ MISTAKES: dict[str, tuple[Callable[[DataFrame], Any], type[Exception], list[str]
             within="1 minute",
         ),
         errors.TimeColumnError,
-        ["'a'", "'day'", "'date'", "'timestamp'"],
+        ["'a'", "'day'", "'date'", "'timestamp'", "F.col('day').cast('timestamp')"],
+    ),
+    "time is a text": (
+        lambda df: wm.stream(df, "a", time="name", delay="1 second"),
+        errors.TimeColumnError,
+        ["of type 'string'", "df.withColumn('name', F.to_timestamp('name'))."],
+    ),
+    "time is a number": (
+        lambda df: wm.stream(df, "a", time="value", delay="1 second"),
+        errors.TimeColumnError,
+        ["df.withColumn('value', F.timestamp_seconds('value'))", "F.timestamp_millis('value')"],
     ),
     "time without delay": (
         lambda df: wm.join([wm.stream(df, "a", time="timestamp"), timed(df, "b")], on="value"),
@@ -307,6 +317,31 @@ MISTAKES: dict[str, tuple[Callable[[DataFrame], Any], type[Exception], list[str]
         lambda df: wm.stream([1, 2], "a"),  # type: ignore[arg-type]
         errors.PlanError,
         ["'a'", "Spark DataFrame, got list", "spark.createDataFrame"],
+    ),
+    "a name before its DataFrame": (
+        lambda df: wm.stream("flights", df),  # type: ignore[arg-type]
+        errors.PlanError,
+        ["swapped", "wm.stream(df, 'flights', "],
+    ),
+    "a function that uses the session": (
+        lambda df: join(df, where=wm.predicate(lambda a, b: df.sparkSession.range(9), "a", "b")),
+        errors.PredicateError,
+        ["where=<lambda>(a, b): the function cannot be sent", "not to the Spark session"],
+    ),
+    "a function of an enrichment that uses a DataFrame": (
+        lambda df: wm.enrich(
+            wm.stream(df, "a"),
+            df.sparkSession.range(1).toDF("value"),
+            on="value",
+            where=wm.predicate(lambda a, table: df.columns, "a", "table"),
+        ),
+        errors.PredicateError,
+        ["where=<lambda>(a, table): the function cannot be sent", "DataFrames"],
+    ),
+    "neither a key nor a condition": (
+        lambda df: join(df, on=None),
+        errors.PlanError,
+        ["on: missing", "where='true'"],
     ),
     "a DataFrame of pandas": (
         lambda df: wm.stream(pd.DataFrame({"k": [1]}), "a"),

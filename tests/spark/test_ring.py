@@ -296,7 +296,17 @@ def slices_with_rows(spark: SparkSession, checkpoint: Path) -> list[int]:
     return [found.slices(manifests[0].fingerprint) for manifests in found.states]
 
 
-def test_batch_dataframes(spark: SparkSession, folders: Mapping[str, Path]) -> None:
+@pytest.mark.parametrize(
+    ("how", "where", "sql"),
+    [
+        ("right", close, CLOSE),
+        ("left", "true", "true"),
+        ("left", f"{CLOSE} AND 1 = 2", "false"),
+    ],
+)
+def test_batch_dataframes(
+    spark: SparkSession, folders: Mapping[str, Path], how: How, where: Any, sql: str
+) -> None:
     inputs = [
         wm.stream(
             spark.read.parquet(str(folders[name])).where("k IS NULL OR k < 1000000"),
@@ -305,8 +315,8 @@ def test_batch_dataframes(spark: SparkSession, folders: Mapping[str, Path]) -> N
         )
         for name in "ab"
     ]
-    joined = wm.join(inputs, where=close, within=within("ab"), how="right")
-    assert_same_rows(table(joined), expected("ab", "right", CLOSE))
+    joined = wm.join(inputs, where=where, within=within("ab"), how=how)
+    assert_same_rows(table(joined), expected("ab", how, sql))
 
 
 def continued(df: DataFrame, out: Path, checkpoint: Path) -> int:

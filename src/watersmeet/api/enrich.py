@@ -18,6 +18,7 @@ from watersmeet.spark.checkpoint.checkpoint import check as check_checkpoint
 from watersmeet.spark.query.inputs import describe
 from watersmeet.spark.query.result import result_schema
 from watersmeet.spark.session import session
+from watersmeet.spark.session.functions import check_functions
 from watersmeet.spark.tables.enrichment import EnrichInputs, build, layout_of, staged_size
 from watersmeet.spark.tables.identity import relisted
 from watersmeet.spark.tables.settings import facilities, stage_folder
@@ -122,6 +123,7 @@ def plan_enrich(
     )
     backend = SparkBackend([(stream.spec.name, stream.df), (named.spec.name, named.df)])
     planned = make_plan(stream.spec, named.spec, backend, asked, facilities(spark))
+    check_functions(where)
     with_state = planned.spec.streaming and not planned.policy.in_place
     session.check(spark, stream_with_state=with_state)
     for warning in planned.warnings():

@@ -23,6 +23,7 @@ from watersmeet.spark.query.inputs import is_batch
 from watersmeet.spark.query.query import run
 from watersmeet.spark.query.result import arrow_schemas, result_schema, with_event_time
 from watersmeet.spark.session import session
+from watersmeet.spark.session.functions import check_functions
 from watersmeet.spec.budget import Budget
 from watersmeet.spec.join_type import How
 from watersmeet.spec.tuning import Tuning
@@ -115,6 +116,7 @@ def plan(
     )
     backend = SparkBackend([(stream.spec.name, stream.df) for stream in streams])
     planned = plan_join([stream.spec for stream in streams], backend, asked)
+    check_functions(where)
     if budget is not None and budget.memory is not None:
         sizes.check_meant(budget.memory, argument="budget: memory")
     session.check(backend.spark, stream_with_state=planned.spec.streaming)

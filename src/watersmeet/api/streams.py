@@ -13,7 +13,7 @@ from watersmeet.errors import PredicateError, did_you_mean
 from watersmeet.plan.naming import listed
 from watersmeet.plan.signatures import as_in
 from watersmeet.plan.streams import check_name, with_time
-from watersmeet.spark.query.inputs import check_punctuation, describe
+from watersmeet.spark.query.inputs import check_order, check_punctuation, describe
 from watersmeet.spec.predicate import PredicateFunction
 from watersmeet.spec.stream import Arrival, Punctuation, StreamSpec
 
@@ -85,6 +85,7 @@ def stream(
         default the stream's name and an underscore: ``views_price``. With ``""`` the name stays
         as it is.
     """
+    check_order(df, name)
     check_name(name)
     spec = describe(
         df,

@@ -16,7 +16,8 @@ def resolved_keys(streams: Sequence[StreamSpec], on: object) -> tuple[tuple[str,
     if on is None:
         raise PlanError(
             "on: missing. Name the column(s) that must be equal, like on='ad_id'; or say with a "
-            "condition what matches, like where='views.price < clicks.bid'."
+            "condition what matches, like where='views.price < clicks.bid'. If all rows match that "
+            "are close enough in time, that is where='true'."
         )
     if isinstance(on, Mapping):
         per_stream = by_stream(streams, on, argument="on")

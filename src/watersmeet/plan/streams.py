@@ -15,7 +15,7 @@ from watersmeet.errors import (
     TimeColumnError,
 )
 from watersmeet.plan.naming import resolve
-from watersmeet.spec.stream import StreamSpec
+from watersmeet.spec.stream import Column, StreamSpec
 from watersmeet.spec.windowed import MOST_STREAMS
 
 #: The type of a column that `F.window` makes.
@@ -107,7 +107,7 @@ def with_time(
     if column.type != "timestamp":
         raise TimeColumnError(
             f"{argument}: {column.name!r} is of type {column.type!r}; a time column must be of "
-            f"type 'timestamp'.{_timestamps(stream)}"
+            f"type 'timestamp'.{_timestamps(stream)}{_conversion(column)}"
         )
     if stream.streaming and stream.delay is None:
         if stream.watermarked:
@@ -129,3 +129,20 @@ def time_example(stream: StreamSpec) -> str:
 def _timestamps(stream: StreamSpec) -> str:
     names = [column.name for column in stream.columns if column.type == "timestamp"]
     return f" Of that type here: {', '.join(names)}." if names else " No column here is."
+
+
+def _conversion(column: Column) -> str:
+    """How a column becomes a timestamp, if that is likely to be what it means."""
+    name = column.name
+    if column.type == "string":
+        made = f"F.to_timestamp({name!r})"
+    elif column.type == "date":
+        made = f"F.col({name!r}).cast('timestamp')"
+    elif column.type in ("int", "bigint", "float", "double") or column.type.startswith("decimal"):
+        made = f"F.timestamp_seconds({name!r})"
+    else:
+        return ""
+    millis = ""
+    if column.type == "bigint":
+        millis = f" (of milliseconds since 1970, F.timestamp_millis({name!r}))"
+    return f" Make it one: df.withColumn({name!r}, {made}){millis}."

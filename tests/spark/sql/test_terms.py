@@ -88,15 +88,32 @@ GAPS = {
     "abs(unix_micros(a.t) - unix_micros(b.t)) < 10": [exactly(A, B, 9), exactly(B, A, 9)],
     "c.t <= a.t + interval 1 hour": [exactly((2, "t"), A, HOUR)],
     "b.u <= a.t": [exactly((1, "u"), A, 0)],
+    "not (b.t < a.t)": [exactly(A, B, 0)],
+    "not (b.t >= a.t)": [exactly(B, A, -1)],
+    "not (b.t < a.t or not not a.t < b.t - interval 5 minutes)": [
+        exactly(A, B, 0),
+        exactly(B, A, 5 * MINUTE),
+    ],
+    "b.t <= timestampadd(minute, 5, a.t)": [exactly(B, A, 5 * MINUTE)],
+    "dateadd(day, -2, b.t) < a.t": [exactly(B, A, 2 * DAY - 1)],
+    "b.t < timestampadd(quarter, 1, a.t)": [about(B, A, 93 * DAY - 1)],
+    "timestampdiff(minute, a.t, b.t) <= 5": [about(B, A, 6 * MINUTE - 1)],
+    "cast(b.t as double) - cast(a.t as double) <= 300": [about(B, A, 300 * SECOND + 6_000)],
+    "cast(b.t as double) < cast(a.t as double) + 0.5": [about(B, A, 505_999)],
+    "cast(b.t as timestamp_ntz) <= cast(a.t as timestamp_ntz) + interval 5 minutes": [
+        exactly(B, A, 5 * MINUTE)
+    ],
     # Nothing limits the difference of two times:
     "b.t <> a.t": [],
     "b.t <=> a.t": [],
-    "not (b.t >= a.t)": [],
     "b.t >= a.t or a.i = 1": [],
     "abs(b.t - a.t) >= interval 5 minutes": [],
     "b.t <= a.t + a.v": [],
     "a.u - a.t < b.t - a.t": [],
     "b.t + (c.t - a.t) < c.t": [],
+    "b.t <= timestampadd(minute, a.i, a.t)": [],
+    "cast(b.t as float) <= cast(a.t as float)": [],
+    "timestampdiff(month, a.t, b.t) <= 1": [],
     "b.z <= a.z + interval 5 minutes": [],
     "b.day <= a.day + 1": [],
     "date_trunc('hour', a.t) = date_trunc('hour', b.t)": [],
@@ -112,6 +129,10 @@ LOCAL_GAPS = {
     "b.t <= a.t + interval 1 month": [about(B, A, 31 * DAY + HOUR)],
     "b.t - a.t <= interval 5 minutes": [about(B, A, HOUR + 5 * MINUTE)],
     "unix_micros(b.t) - unix_micros(a.t) <= 5": [exactly(B, A, 5)],
+    "b.t <= dateadd(day, 1, a.t)": [about(B, A, 25 * HOUR)],
+    "timestampdiff(minute, a.t, b.t) <= 5": [about(B, A, HOUR + 6 * MINUTE - 1)],
+    "cast(b.t as timestamp_ntz) <= cast(a.t as timestamp_ntz)": [about(B, A, HOUR)],
+    "cast(cast(b.t as timestamp_ntz) as timestamp) <= a.t": [about(B, A, HOUR)],
 }
 
 #: Conditions that make columns equal, or not.
@@ -124,6 +145,7 @@ EQUALITIES = {
     "a.c = b.c": Equality((0, "c"), (1, "c")),
     "a.t = b.u": Equality((0, "t"), (1, "u")),
     "(((a.i) = (b.i)))": Equality((0, "i"), (1, "i")),
+    "not (a.i <> b.i)": Equality((0, "i"), (1, "i")),
     "a.i <=> b.i": None,
     "a.i in (b.i)": None,
     "lower(a.s) = b.s": None,
@@ -135,7 +157,6 @@ EQUALITIES = {
     "a.s = b.i": None,
     "a.day = b.t": None,
     "cast(a.l as int) = b.i": None,
-    "not (a.i <> b.i)": None,
     "a.i = b.i or a.s = b.s": None,
     "a.i = a.l": None,
     "a.i = 3": None,
@@ -175,6 +196,23 @@ def test_terms_are_what_and_joins(streams: list[tuple[str, DataFrame]]) -> None:
         "b.t <= a.t + INTERVAL '05' MINUTE",
         "a.s LIKE 'x%'",
     ]
+
+
+def test_of_columns_without_null_equality_is_equality(spark: SparkSession) -> None:
+    never, maybe = (spark.createDataFrame([], f"k int{null}") for null in (" not null", ""))
+    found = [
+        terms([("a", one), ("b", other)], "a.k <=> b.k")[0].equality
+        for one, other in ((never, maybe), (maybe, never), (maybe, maybe))
+    ]
+    assert found == [Equality((0, "k"), (1, "k"))] * 2 + [None]
+
+
+def test_a_condition_may_hold_always_or_never(streams: list[tuple[str, DataFrame]]) -> None:
+    assert terms(streams, "1 = 1 and true") == ()
+    for sql in ("false", "1 = 2", "a.i = b.i and null"):
+        *_, never = terms(streams, sql)
+        [(stream, _)] = never.predicate.columns
+        assert (stream, never.predicate.mask([pa.array([1, None])]).tolist()) == (0, [False, False])
 
 
 # --- what is found is true
@@ -229,6 +267,7 @@ COMPARED = {
     "a.l = b.l": True,
     "a.i between b.i and b.l": True,
     "a.i + 1 <= b.i": True,
+    "not (a.d < b.d)": True,
     "a.d < b.d": True,
     "a.d >= b.d": True,
     "a.d = b.d": True,
@@ -267,6 +306,14 @@ COMPARED = {
     "a.d - b.d + a.d <= b.d": False,
     "-(a.d - b.d) > double('-Infinity')": False,
     "a.d - b.d <= double('-Infinity')": False,
+    "b.d - a.d >= 2": False,
+    "2 < b.d - a.d": False,
+    "b.d - a.d = b.f": False,
+    "b.d - a.d >= double('NaN')": False,
+    "b.d - a.d between -2 and 2": False,
+    "b.f - a.f > 2": False,
+    "-a.d - b.d > 2": False,
+    "b.d - a.d + b.d >= a.f - b.d": False,
     "a.f - b.f <= 2": False,
     "abs(a.f - b.f) < b.f": False,
     "abs(a.i - b.i) <= 2": False,
@@ -291,7 +338,6 @@ COMPARED = {
 NOT_COMPARED = [
     "a.i <> b.i",
     "a.i <=> b.i",
-    "not (a.i < b.i)",
     "a.i < 3",
     "a.i < a.l",
     "a.i * b.i < 3",
@@ -406,6 +452,8 @@ def test_a_range_and_a_distance_are_intervals_around_a_point(
     conditions = {
         "a.i between b.i - 1 and b.i + 1": (1, 2),
         "abs(a.d - b.d) < 2": (1, 2),
+        "abs(b.d - a.d) < 2": (1, 2),
+        "b.d - a.d between -2 and 2": (1, 2),
         "a.i = b.i": (1, 1),
         "a.s = b.s": (1, 1),
         "a.i < b.i and b.l < a.l": (2, 2),
@@ -435,6 +483,7 @@ FORMULAS = [
     "a.l * b.d + a.h >= a.i",
     "a.d <> b.d AND a.i <> b.l",
     "NOT a.i = 2 * b.i",
+    "NOT a.d <> b.d",
     "a.h = b.h OR a.l - b.l = 1",
 ]
 OTHERS = [
@@ -447,7 +496,7 @@ OTHERS = [
     "CAST(a.l * b.l AS int) > 2",
     "CAST(a.d * b.d AS int) > 2",
     "a.d < b.d OR NOT a.d < 1",
-    "NOT a.d <> b.d",
+    "a.d < b.d OR NOT a.d <> b.d",
 ]
 NUMBERS = {"h": np.int16, "i": np.int32, "l": np.int64, "d": np.float64}
 

@@ -158,7 +158,8 @@ def _check_key(stream: StreamSpec, table: StreamSpec, on: object) -> None:
         raise PlanError(
             "on: missing. Name the column(s) by which rows of the table are found, like "
             "on='product_id'; or make columns equal in where: "
-            f"where='{stream.name}.product = {table.name}.product'."
+            f"where='{stream.name}.product = {table.name}.product'. An expression or a constant is "
+            "made a column first: df.withColumn('product', F.lower('name'))."
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 from watersmeet.conditions.predicate import AllOf, FunctionPredicate, Predicate
 from watersmeet.conditions.terms import Term, conjunction
@@ -21,7 +22,6 @@ from watersmeet.plan.naming import resolve
 from watersmeet.plan.streams import check_streams, with_time
 from watersmeet.plan.where.equalities import WhereKey, key_of_terms
 from watersmeet.plan.where.windows import WhereWindows, windows_of_terms
-from watersmeet.spec.join_type import JoinType
 from watersmeet.spec.predicate import PredicateFunction
 from watersmeet.spec.stream import StreamSpec
 
@@ -67,8 +67,8 @@ def read_where(
     # The condition names the streams: they are checked first.
     check_streams(streams)
     streams = [with_time(stream) for stream in streams]
-    _check_one_match(len(streams), join_type(how), conditions)
-    return read_conditions(streams, backend, on=on, within=within, conditions=conditions)
+    star = len(streams) > 2 and join_type(how).star
+    return read_conditions(streams, backend, on=on, within=within, conditions=conditions, star=star)
 
 
 def read_conditions(
@@ -78,11 +78,17 @@ def read_conditions(
     on: object,
     within: object,
     conditions: Sequence[WhereCondition],
+    star: bool = False,
 ) -> Matching:
-    """The same, of streams that were checked."""
+    """The same, of streams that were checked. ``star``: each is matched with the first one alone,
+    so only a key can be read."""
     functions = [each for each in conditions if isinstance(each, PredicateFunction)]
+    if star and functions:
+        _refuse_for_star(streams, conditions)
     terms = [t for each in conditions if isinstance(each, str) for t in backend.translate(each)]
     keys = key_of_terms(streams, terms if on is None else ())
+    if star and not _say_only_the_key(terms, keys):
+        _refuse_for_star(streams, conditions)
     windows = windows_of_terms(streams, terms if within is None else ())
     replaced = keys.replaced | windows.replaced
     left = tuple(term for i, term in enumerate(terms) if i not in replaced)
@@ -98,14 +104,28 @@ def read_conditions(
     )
 
 
-def _check_one_match(count: int, how: JoinType, conditions: Sequence[WhereCondition]) -> None:
-    if count > 2 and how.star:
-        shown = all_of(texts_of(conditions))
-        raise PredicateError(
-            f"where={shown!r} with how='left' of {count} streams: it would not be clear which "
-            "match it is a condition of. Filter the streams before the join, or the result after "
-            "it, or join two streams at a time."
-        )
+def _say_only_the_key(terms: Sequence[Term], keys: WhereKey) -> bool:
+    """Do the terms say that the first stream's key equals each other one's, and nothing else?
+    (Were the keys of two others equal, without one of the first, they would not match here.)"""
+    return all(
+        i in keys.replaced
+        and term.equality is not None
+        and 0 in (term.equality.left[0], term.equality.right[0])
+        for i, term in enumerate(terms)
+    )
+
+
+def _refuse_for_star(
+    streams: Sequence[StreamSpec], conditions: Sequence[WhereCondition]
+) -> NoReturn:
+    first, *others = (stream.name for stream in streams)
+    shown = all_of(texts_of(conditions))
+    key = " AND ".join(f"{first}.k = {other}.k" for other in others)
+    raise PredicateError(
+        f"where={shown!r} with how='left' of {len(streams)} streams: it would not be clear which "
+        f"match it is a condition of. Only a key can be given so, as in {key!r}. Filter the "
+        "streams before the join, or the result after it, or join two streams at a time."
+    )
 
 
 def _function_predicate(

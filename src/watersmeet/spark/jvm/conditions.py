@@ -10,6 +10,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from watersmeet.spark.jvm.objects import JavaObject, java_session, packages
 
+#: Each comparison, and the one that holds where it does not.
+_OPPOSITES = {
+    "LessThan": "GreaterThanOrEqual",
+    "LessThanOrEqual": "GreaterThan",
+    "GreaterThan": "LessThanOrEqual",
+    "GreaterThanOrEqual": "LessThan",
+}
+
 
 @dataclass(frozen=True)
 class ResolvedCondition:
@@ -61,6 +69,32 @@ def filtered(spark: SparkSession, sql: str, streams: Sequence[tuple[str, DataFra
     ]
     product = functools.reduce(lambda left, right: left.crossJoin(right), relations)
     return product.where(sql).queryExecution().analyzed()
+
+
+def without_negation(spark: SparkSession, node: JavaObject) -> JavaObject:
+    """A node that holds for the same rows, and is no negation, if Spark knows one that is not:
+    ``NOT a.x < b.x`` is ``a.x >= b.x``, also of NaN and null, and ``NOT (p OR q)`` is ``NOT p AND
+    NOT q``."""
+    if node.nodeName() != "Not":
+        return node
+    child, expressions = node.child(), packages(spark).org.apache.spark.sql.catalyst.expressions
+    name = child.nodeName()
+    if name == "Not":
+        return child.child()
+    if name == "Or":
+        return expressions.And(expressions.Not(child.left()), expressions.Not(child.right()))
+    if name in _OPPOSITES:
+        return getattr(expressions, _OPPOSITES[name])(child.left(), child.right())
+    return node
+
+
+def without_null(spark: SparkSession, node: JavaObject) -> JavaObject:
+    """An ordinary equality in place of one by which nulls are equal, if one side is never null: it
+    holds for the same rows."""
+    if node.nodeName() != "EqualNullSafe" or (node.left().nullable() and node.right().nullable()):
+        return node
+    expressions = packages(spark).org.apache.spark.sql.catalyst.expressions
+    return expressions.EqualTo(node.left(), node.right())
 
 
 def time_zone(spark: SparkSession) -> str:

@@ -55,6 +55,15 @@ def describe(
     )
 
 
+def check_order(df: object, name: object) -> None:
+    """Refuse a name in the DataFrame's place, and the other way around."""
+    if isinstance(df, str) and isinstance(name, DataFrame):
+        raise PlanError(
+            f"stream {df!r}: the name and the DataFrame are swapped. The DataFrame comes first: "
+            f"wm.stream(df, {df!r}, time='...', delay='...')."
+        )
+
+
 def _check_frame(df: object, name: str) -> None:
     """Refuse what is not a DataFrame, or has a column of ours."""
     refuse_connect(df, f"stream {name!r}")

@@ -15,9 +15,10 @@ the session's zone. What cannot be computed exactly so is refused while the join
 planned.
 
 One thing differs. Where Spark's ANSI mode stops the query (a division by zero, an
-overflow, a string that is not a number, an index outside of an array), the predicate is
-null, so that the pair does not match: one bad row must not stop a stream. With
-``spark.sql.ansi.enabled`` false it means the same: null there, no wrapped integer.
+overflow, a string that is not a number, an index outside of an array), the expression
+that fails is null, and what is computed from it goes on from there: one bad row must
+not stop a stream. With ``spark.sql.ansi.enabled`` false it means the same: null there,
+no wrapped integer. (A string is cast to a whole number as that setting says.)
 """
 
 from __future__ import annotations

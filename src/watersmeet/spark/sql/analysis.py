@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import logging
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,9 +30,20 @@ SUPPORTED = (
     *("nullif", "greatest", "least", "div", "pmod", "abs", "sign", "floor", "ceil", "round"),
     *("sqrt", "cast", "isnan", "lower", "upper", "length", "concat", "substring", "left", "right"),
     *("trim", "startswith", "endswith", "contains", "split", "date_add", "date_sub", "datediff"),
-    *("timestampdiff", "regexp", "regexp_like"),
-    *("date_trunc", "unix_timestamp", "year", "month", "day", "hour", "minute", "second", "size"),
-    "array_contains",
+    *("dateadd", "timestampadd", "timestampdiff", "regexp", "regexp_like"),
+    *(
+        "date_trunc",
+        "unix_timestamp",
+        "year",
+        "quarter",
+        "month",
+        "day",
+        "hour",
+        "minute",
+        "second",
+        "size",
+    ),
+    *("array_contains", "arrays_overlap"),
 )
 #: The reference, as it is installed.
 GUIDE = Path(__file__).parents[2] / "docs" / "reference.md"
@@ -39,6 +51,14 @@ _LISTS = f"{GUIDE} lists what `where` knows, under Conditions"
 
 #: How many columns a message lists.
 _LISTED = 20
+
+#: What to do instead of a subquery, and instead of a function that `where` does not know.
+_NO_SUBQUERY = "Join that table first, like wm.enrich(views, table, on='key'), or with Spark."
+OWN_FUNCTION = "A function of your own is given by wm.predicate(function, 'views', 'clicks')."
+
+#: What Spark says of a subquery that is none: its table is not known, or it has no parentheses.
+_SUBQUERY = "TABLE_OR_VIEW_NOT_FOUND", "UNSUPPORTED_TYPED_LITERAL", "PARSE"
+_SELECT, _TEXT = re.compile(r"\bselect\b", re.IGNORECASE), re.compile(r"'[^']*'")
 
 _HINTS = {
     "PARSE": "Give a Spark SQL condition, as in 'a.x < b.y'.",
@@ -86,7 +106,7 @@ def analyzed(spark: SparkSession, sql: str, streams: Sequence[tuple[str, DataFra
 def _refuse_what_changes(sql: str, condition: ResolvedCondition) -> None:
     """A pair must match or not, whenever and wherever it is looked at."""
     if condition.has_subquery:
-        fail(sql, "it contains a subquery", "Join that table first.")
+        fail(sql, "it contains a subquery", _NO_SUBQUERY)
     if condition.depends_on_moment:
         hint = "A pair's result may not depend on when it is computed: compare columns."
         fail(sql, "it depends on the current time, user or session", hint)
@@ -141,7 +161,10 @@ def _explain(
         hint = f"Put the stream's name before it: {' or '.join(choices.split(', '))}."
         fail(sql, f"{parameters['name'].replace('`', '')} is a column of several streams", hint)
     if condition.startswith("UNRESOLVED_ROUTINE"):
-        fail(sql, reason(error), supported(parameters["routineName"].strip("`").lower()))
+        known = supported(parameters["routineName"].strip("`").lower())
+        fail(sql, reason(error), f"{known} {OWN_FUNCTION}")
+    if condition.startswith(_SUBQUERY) and _SELECT.search(_TEXT.sub("", sql)):
+        fail(sql, "it contains a subquery", _NO_SUBQUERY)
     hint = next((text for prefix, text in _HINTS.items() if condition.startswith(prefix)), "")
     fail(sql, reason(error), hint)
 

@@ -25,7 +25,10 @@ def cast(t: Translation, node: Node) -> pl.Expr:
     source, target = type_of(node.child()), type_of(node)
     if source == target:
         return t(node.child())
-    convert = _CASTS.get((_family(source), _family(target)))
+    families = _family(source), _family(target)
+    convert = _CASTS.get(families)
+    if families in _WITHOUT_ANSI and node.evalMode().toString() == "LEGACY":
+        convert = _WITHOUT_ANSI[families]
     coarser = isinstance(target, T.DayTimeIntervalType) and target.endField < source.endField
     if convert is None or coarser:
         names = [part.dataType().catalogString() for part in (node.child(), node)]
@@ -76,6 +79,10 @@ def _from_text(value: pl.Expr, source: Any, target: Any, zone: str) -> pl.Expr:
     return semantics.text_to_float(value, computed(target))
 
 
+def _from_text_truncated(value: pl.Expr, source: Any, target: Any, zone: str) -> pl.Expr:
+    return semantics.text_to_truncated(value, computed(target))
+
+
 def _to_local(value: pl.Expr, source: Any, target: Any, zone: str) -> pl.Expr:
     return semantics.to_local(value, zone).cast(computed(target))
 
@@ -86,6 +93,11 @@ def _to_instant(value: pl.Expr, source: Any, target: Any, zone: str) -> pl.Expr:
 
 def _to_seconds(value: pl.Expr, source: Any, target: Any, zone: str) -> pl.Expr:
     return semantics.checked(value.cast(pl.Int64) // 1_000_000, computed(target))
+
+
+def _to_fractional_seconds(value: pl.Expr, source: Any, target: Any, zone: str) -> pl.Expr:
+    micros = value.cast(pl.Int64).cast(pl.Float64)
+    return semantics.quotient(micros, pl.lit(1e6)).cast(computed(target))
 
 
 _CASTS: dict[tuple[str, str], _Conversion] = {
@@ -101,6 +113,11 @@ _CASTS: dict[tuple[str, str], _Conversion] = {
     **dict.fromkeys(product(["date", "timestamp_ntz"], ["timestamp"]), _to_instant),
     **dict.fromkeys(product(["timestamp"], ["date", "timestamp_ntz"]), _to_local),
     ("timestamp", "integral"): _to_seconds,
+    ("timestamp", "float"): _to_fractional_seconds,
     ("timestamp_ntz", "date"): _plain,
     ("daytimeinterval", "daytimeinterval"): _plain,
+}
+#: What means something else with ANSI mode off.
+_WITHOUT_ANSI: dict[tuple[str, str], _Conversion] = {
+    ("string", "integral"): _from_text_truncated,
 }

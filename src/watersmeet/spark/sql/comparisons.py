@@ -26,7 +26,7 @@ from watersmeet.conditions.overlaps import Comparison, Rank
 from watersmeet.conditions.terms import ColumnOf
 from watersmeet.spark.jvm.objects import elements
 from watersmeet.spark.sql.gaps import NoSumError
-from watersmeet.spark.sql.nodes import Node, in_order, operand_type, type_of
+from watersmeet.spark.sql.nodes import Node, computed, in_order, operand_type, type_of
 from watersmeet.spark.sql.numbers import WIDER
 from watersmeet.spark.sql.ranks import GREATEST, LEAST, hashed, number_rank, ranked
 from watersmeet.spark.sql.times import local_time
@@ -48,13 +48,15 @@ _DAY = 86_400_000_000.0
 @dataclass(frozen=True)
 class _Part:
     """A part of a sum: a value as a double, of one stream or of none, and its sign. Was it a float,
-    or a sum in which it is?"""
+    or a sum in which it is? May it be NaN? Is it ``subtracted`` on its side of the comparison?"""
 
     sign: int
     text: str
     columns: tuple[ColumnOf, ...]
     value: pl.Expr
     was_float: bool
+    may_be_nan: bool
+    subtracted: bool = False
 
     def times(self, sign: int) -> _Part:
         return replace(self, sign=self.sign * sign)
@@ -62,6 +64,8 @@ class _Part:
 
 def comparisons_of(t: Translation, node: Node) -> tuple[Comparison, ...]:
     """The comparisons that a comparison of two streams implies, which may be none."""
+    if computed(operand_type(node)) is None:
+        return ()
     try:
         if all(len(_streams(t, side)) == 1 for side in elements(node.children())):
             return tuple(_direct(t, node))
@@ -109,8 +113,8 @@ def _rearranged(t: Translation, node: Node) -> Iterator[Comparison]:
     for lesser, greater, _ in in_order(node):
         summed = t.meant(lesser)
         absolute = summed.nodeName() == "Abs"
-        left = list(_parts(t, summed.child() if absolute else summed, 1))
-        right = list(_parts(t, greater, -1))
+        left = list(_side(t, summed.child() if absolute else summed))
+        right = [part.times(-1) for part in _side(t, greater)]
         for sign in (1, -1) if absolute else (1,):
             yield _split([*(part.times(sign) for part in left), *right])
 
@@ -123,32 +127,55 @@ def _split(parts: Sequence[_Part]) -> Comparison:
     mine = [part for part in parts if part.columns and part.columns[0][0] == streams[0]]
     rest = [part for part in parts if not part.columns or part.columns[0][0] != streams[0]]
     # What belongs to the first stream keeps its sign, so that it is the same in both halves of
-    # `abs(a.x - b.x) < 2`. If it is a single value, room is left on the other side only: where the
-    # comparison holds and the value is large, the other side is as large.
+    # `abs(a.x - b.x) < 2`.
     sign = mine[0].sign
     floats = any(part.was_float for part in parts)
     rounding = _FLOAT_ROUNDING if floats else _ROUNDING
     limit = _FLOAT_LIMIT if floats else math.inf
     mine = [part.times(sign) for part in mine]
-    one = _total(mine, rounding * (len(mine) > 1), limit, low=sign > 0)
+    one = _lone(mine[0]) if len(mine) == 1 else _total(mine, rounding, limit, low=sign > 0)
     other = _total([part.times(-sign) for part in rest], rounding, limit, low=sign < 0)
     return Comparison(*((one, other) if sign > 0 else (other, one)), exact=False)
+
+
+def _lone(part: _Part) -> Rank:
+    """A single value. Room is left on the other side only: where the comparison holds and the value
+    is large, the other side is as large.
+
+    A side of the comparison in which it is NaN is NaN, and that is greater than any number. If it
+    is the lesser side, the comparison holds only beside another NaN, of which nothing is known
+    (:func:`_total`): so the rank does not matter. If it is the greater side, the comparison holds
+    whatever the other values are: then a value that is added is the high one of the two ranks, and
+    one that is subtracted is the low one.
+    """
+    least = pl.lit(LEAST, dtype=pl.Int64)
+    rank = number_rank(part.value)
+    if part.may_be_nan and part.subtracted:
+        rank = pl.when(part.value.is_nan()).then(least).otherwise(rank)
+    return _sum_rank([part], rank)
 
 
 def _total(parts: Sequence[_Part], rounding: float, limit: float, *, low: bool) -> Rank:
     """The sum of parts, lower or higher by what rounding may make of it. Of NaN, and of a sum with
     parts beyond the limit, nothing is known."""
     value = functools.reduce(lambda a, b: a + b, [part.value * part.sign for part in parts])
-    rank = number_rank(value)
-    if rounding:
-        size = functools.reduce(lambda a, b: a + b, [part.value.abs() for part in parts])
-        near = value - size * rounding if low else value + size * rounding
-        unknown = near.is_nan() | near.is_infinite() | (size > limit)
-        anything = pl.lit(LEAST if low else GREATEST, dtype=pl.Int64)
-        rank = pl.when(unknown).then(anything).otherwise(number_rank(near))
+    size = functools.reduce(lambda a, b: a + b, [part.value.abs() for part in parts])
+    near = value - size * rounding if low else value + size * rounding
+    unknown = near.is_nan() | near.is_infinite() | (size > limit)
+    anything = pl.lit(LEAST if low else GREATEST, dtype=pl.Int64)
+    rank = pl.when(unknown).then(anything).otherwise(number_rank(near))
+    return _sum_rank(parts, rank)
+
+
+def _sum_rank(parts: Sequence[_Part], rank: pl.Expr) -> Rank:
     columns = tuple(dict.fromkeys(column for part in parts for column in part.columns))
     text = "".join(f" {'-' if part.sign < 0 else '+'} {part.text}" for part in parts)
     return _rank_of(text.removeprefix(" + ").strip(), columns, "sum", rank)
+
+
+def _side(t: Translation, node: Node) -> Iterator[_Part]:
+    """The parts of one side of a comparison."""
+    return (replace(part, subtracted=part.sign < 0) for part in _parts(t, node, 1))
 
 
 def _parts(t: Translation, given: Node, sign: int, was_float: bool = False) -> Iterator[_Part]:
@@ -176,7 +203,8 @@ def _part(t: Translation, node: Node, sign: int, convert: _Conversion, was_float
     columns = tuple(t.inputs)
     if len({stream for stream, _ in columns}) > 1:
         raise NoSumError
-    return _Part(sign, t.text(node), columns, value, was_float)
+    may_be_nan = isinstance(type_of(node), T.FloatType | T.DoubleType)
+    return _Part(sign, t.text(node), columns, value, was_float, may_be_nan)
 
 
 def _keeps_value(child: Node, node: Node) -> bool:

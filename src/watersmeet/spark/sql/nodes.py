@@ -84,6 +84,11 @@ def computed(kind: T.DataType) -> Any:
     return _ATOMIC.get(type(kind))
 
 
+def is_array(kind: T.DataType) -> bool:
+    """Is it a type of arrays whose values can be compared?"""
+    return isinstance(kind, T.ArrayType) and computed(kind.elementType) is not None
+
+
 def stored(kind: T.DataType) -> Any:
     """The Polars type of a column as it arrives; None if there is none."""
     if isinstance(kind, T.DecimalType):

@@ -105,6 +105,7 @@ def extreme(values: Sequence[pl.Expr], *, greatest: bool) -> pl.Expr:
 
 _CONTROL_CHARACTERS = "".join(map(chr, [*range(0x21), 0x7F]))
 _INTEGER = r"^[+-]?[0-9]+$"
+_TRUNCATED = r"^([+-]?[0-9]*)(?:\.[0-9]*)?$"
 _NUMBER = r"^([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[dDfF]?$"
 _NUMBER_WORD = r"(?i)^([+-]?inf(?:inity)?|nan)$"
 
@@ -113,6 +114,16 @@ def text_to_integer(text: pl.Expr, dtype: pl.DataType) -> pl.Expr:
     """The integer a text spells; null if it spells none."""
     trimmed = text.str.strip_chars(_CONTROL_CHARACTERS)
     return pl.when(trimmed.str.contains(_INTEGER)).then(trimmed).cast(dtype, strict=False)
+
+
+def text_to_truncated(text: pl.Expr, dtype: pl.DataType) -> pl.Expr:
+    """The same, as Spark reads texts with ANSI mode off: a fraction is cut off, even ``.5`` or
+    ``.``."""
+    trimmed = text.str.strip_chars(_CONTROL_CHARACTERS)
+    whole = trimmed.str.extract(_TRUNCATED)
+    number = pl.when(whole.is_in(["", "+", "-"])).then(pl.lit("0")).otherwise(whole)
+    spelled = ~trimmed.is_in(["", "+", "-"])
+    return pl.when(spelled).then(number).cast(dtype, strict=False)
 
 
 def text_to_float(text: pl.Expr, dtype: pl.DataType) -> pl.Expr:
@@ -204,21 +215,23 @@ def _offset(instant: pl.Expr, zone: str) -> pl.Expr:
     return to_local(instant, zone) - instant.dt.replace_time_zone(None)
 
 
-def clock_changes(zone: str) -> int:
-    """By how many microseconds a clock in the zone is put forward and back, at most, all changes
-    together.
+def clock_offsets(zone: str) -> tuple[int, int]:
+    """The microseconds that a clock in the zone is ahead of UTC: at least, and at most.
 
-    >>> clock_changes("+05:30"), clock_changes("Europe/Vienna") / 3_600_000_000
-    (0, 1.0)
+    >>> clock_offsets("+05:30")
+    (19800000000, 19800000000)
+    >>> [offset / 3_600_000_000 for offset in clock_offsets("Europe/Vienna")]
+    [1.0, 2.0]
     """
-    if fixed_offset(zone) is not None:
-        return 0
+    fixed = fixed_offset(zone)
+    if fixed is not None:
+        return fixed, fixed
     days = pl.datetime_range(
         pl.datetime(1800, 1, 1), pl.datetime(2200, 1, 1), "1d", time_zone="UTC"
     )
     offsets = pl.select(days=days).select(_offset(pl.col("days"), zone).cast(pl.Int64))
     least, most = offsets.select(pl.all().min().alias("least"), pl.all().max().alias("most")).row(0)
-    return int(most - least)
+    return int(least), int(most)
 
 
 def plus_interval(instant: pl.Expr, interval: pl.Expr, zone: str) -> pl.Expr:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import polars as pl
 from pyspark.sql import types as T
 
-from watersmeet.conditions.predicate import SqlPredicate
+from watersmeet.conditions.predicate import SqlPredicate, input_name
 from watersmeet.conditions.terms import ColumnOf, Equality, Term
+from watersmeet.spark.jvm.conditions import without_negation, without_null
 from watersmeet.spark.jvm.objects import elements
-from watersmeet.spark.sql.analysis import Condition, fail
+from watersmeet.spark.sql.analysis import Condition
 from watersmeet.spark.sql.comparisons import comparisons_of
 from watersmeet.spark.sql.formulas import formula_of
 from watersmeet.spark.sql.gaps import gaps_of
-from watersmeet.spark.sql.nodes import COMPARISONS, Node, type_of
+from watersmeet.spark.sql.nodes import COMPARISONS, Node, stored, type_of
 from watersmeet.spark.sql.numbers import WIDER
 from watersmeet.spark.sql.translation import Translation
 
@@ -25,18 +25,17 @@ _BEHIND = re.compile(r"(not\s+)?(between|in|like|ilike|rlike|regexp|is)\b", re.I
 
 
 def terms_of(condition: Condition) -> tuple[Term, ...]:
-    """The terms of a condition; those that always hold are left out."""
+    """The terms of a condition; those that always hold are left out, which may be all."""
     t = Translation(condition)
-    terms = [term for term in (_term(t, node) for node in _conjuncts(t, condition.root)) if term]
-    if not terms:
-        hint = "Compare columns, as in 'a.x < b.y'."
-        fail(condition.sql, "the condition mentions no column", hint)
-    return tuple(terms)
+    return tuple(filter(None, (_term(t, node) for node in _conjuncts(t, condition.root))))
 
 
-def _conjuncts(t: Translation, node: Node) -> Iterator[Any]:
-    """The nodes that AND joins, whatever the parentheses."""
+def _conjuncts(t: Translation, given: Node) -> Iterator[Node]:
+    """The nodes that AND joins, whatever the parentheses, or could join."""
+    node = without_null(t.condition.spark, without_negation(t.condition.spark, given))
     match node.nodeName():
+        case "Not" if node is not given:
+            yield from _conjuncts(t, node)
         case "And":
             for child in elements(node.children()):
                 yield from _conjuncts(t, child)
@@ -52,13 +51,20 @@ def _term(t: Translation, node: Node) -> Term | None:
     expression, columns = t.collected(node)
     text = _text(t, node)
     if not columns:
-        if pl.select(expression).item() is not True:
-            fail(t.condition.sql, f"{text} never holds", "Leave it out, or compare columns.")
-        return None
+        return None if pl.select(expression).item() is True else Term(_never(t, text))
     predicate = SqlPredicate(text, columns, expression, formula_of(t, node))
     if len({stream for stream, _ in columns}) != 2 or node.nodeName() not in COMPARISONS:
         return Term(predicate)
     return Term(predicate, _equality(t, node), gaps_of(t, node), comparisons_of(t, node))
+
+
+def _never(t: Translation, text: str) -> SqlPredicate:
+    """A condition that holds for no row. There is a value of it for each row, so it reads one."""
+    attributes = elements(t.condition.resolved.attributes.attrs())
+    both = zip(t.condition.columns, attributes, strict=True)
+    known = (column for column, of in both if stored(type_of(of)) is not None)
+    column = next(known, t.condition.columns[0])
+    return SqlPredicate(text, (column,), pl.col(input_name(*column)).is_null() & False)
 
 
 def _equality(t: Translation, node: Node) -> Equality | None:

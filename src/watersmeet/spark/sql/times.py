@@ -30,16 +30,18 @@ _TRUNCATIONS = {
 }
 
 
-_MICROS = {
+#: The units that are always as long, in microseconds, and those of the calendar, in months.
+MICROS = {
     "MICROSECOND": 1,
     "MILLISECOND": 1_000,
     "SECOND": _SECOND,
     "MINUTE": 60 * _SECOND,
     "HOUR": 3_600 * _SECOND,
     "DAY": 86_400 * _SECOND,
+    "DAYOFYEAR": 86_400 * _SECOND,
     "WEEK": 7 * 86_400 * _SECOND,
 }
-_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
+MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
 
 
 def _refuse_type(t: Translation, node: Node, operand: Any) -> NoReturn:
@@ -64,17 +66,35 @@ def local_time(t: Translation, time: Any) -> pl.Expr:
 
 def _plus_interval(t: Translation, node: Node) -> pl.Expr:
     time, interval = elements(node.children())
+    return _later(t, time, t(interval))
+
+
+def _later(t: Translation, time: Node, interval: pl.Expr) -> pl.Expr:
     if isinstance(type_of(time), T.TimestampNTZType):
-        return t(time) + t(interval)
-    return semantics.plus_interval(t(time), t(interval), t.zone)
+        return t(time) + interval
+    return semantics.plus_interval(t(time), interval, t.zone)
 
 
 def _plus_months(t: Translation, node: Node) -> pl.Expr:
     time, interval = elements(node.children())
-    months = t.constant(interval)
+    return _months_later(t, time, t.constant(interval))
+
+
+def _months_later(t: Translation, time: Node, months: int) -> pl.Expr:
     if isinstance(type_of(time), T.TimestampType):
         return semantics.plus_months(t(time), months, t.zone)
     return t(time).dt.offset_by(f"{months}mo")
+
+
+def _timestamp_add(t: Translation, node: Node) -> pl.Expr:
+    """So many units after a timestamp."""
+    unit, quantity, time = node.unit().upper(), node.quantity(), node.timestamp()
+    if unit in MONTHS:
+        return _months_later(t, time, t.constant(quantity) * MONTHS[unit])
+    if unit not in MICROS:
+        t.refuse(node, f"timestampadd in {unit}")
+    micros = semantics.checked(t(quantity).cast(pl.Int128) * MICROS[unit], pl.Int64())
+    return _later(t, time, micros.cast(pl.Duration("us")))
 
 
 def _subtract_timestamps(t: Translation, node: Node) -> pl.Expr:
@@ -85,11 +105,11 @@ def _timestamp_diff(t: Translation, node: Node) -> pl.Expr:
     """Whole units between two local times, rounded towards zero."""
     unit = node.unit().upper()
     start, end = (local_time(t, time) for time in (node.startTimestamp(), node.endTimestamp()))
-    if unit in _MONTHS:
-        number, size = semantics.months_between(start, end), _MONTHS[unit]
-    elif unit in _MICROS:
+    if unit in MONTHS:
+        number, size = semantics.months_between(start, end), MONTHS[unit]
+    elif unit in MICROS:
         number = end.cast(pl.Int64).cast(pl.Int128) - start.cast(pl.Int64)
-        size = _MICROS[unit]
+        size = MICROS[unit]
     else:
         t.refuse(node, f"timestampdiff in {unit}")
     return semantics.truncated_quotient(number, pl.lit(size, pl.Int128)).cast(pl.Int64)
@@ -165,6 +185,7 @@ HANDLERS: dict[str, Handler] = {
     "AddMonths": _plus_months,
     "SubtractTimestamps": _subtract_timestamps,
     "SubtractDates": of(lambda a, b: (a - b).cast(pl.Duration("us"))),
+    "TimestampAdd": _timestamp_add,
     "TimestampDiff": _timestamp_diff,
     "TruncTimestamp": _truncated,
     "DateAdd": of(_plus_days),

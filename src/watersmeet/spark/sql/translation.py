@@ -7,6 +7,7 @@ that ``HANDLERS`` has for its name; a node that has none is refused.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, NoReturn
 
@@ -19,8 +20,24 @@ from watersmeet.conditions.terms import ColumnOf
 from watersmeet.spark.jvm.conditions import time_zone
 from watersmeet.spark.jvm.objects import JavaError, elements
 from watersmeet.spark.sql import casts, numbers, semantics, texts, times
-from watersmeet.spark.sql.analysis import Condition, fail, reason, supported, without_spark_log
-from watersmeet.spark.sql.nodes import Handler, Node, computed, of, readable, stored, type_of
+from watersmeet.spark.sql.analysis import (
+    OWN_FUNCTION,
+    Condition,
+    fail,
+    reason,
+    supported,
+    without_spark_log,
+)
+from watersmeet.spark.sql.nodes import (
+    Handler,
+    Node,
+    computed,
+    is_array,
+    of,
+    readable,
+    stored,
+    type_of,
+)
 
 
 class Translation:
@@ -42,6 +59,9 @@ class Translation:
         if node.foldable():
             return self.literal(node)
         handler = HANDLERS.get(node.nodeName())
+        if "UDF" in node.nodeName():
+            wrong = f"{node.sql()} is a user-defined function"
+            fail(self.condition.sql, wrong, OWN_FUNCTION)
         if handler is None:
             self.refuse(node, f"the function {node.prettyName()}")
         return handler(self, node)
@@ -79,9 +99,9 @@ class Translation:
         return time_zone(self.condition.spark)
 
     @functools.cached_property
-    def clock_changes(self) -> int:
-        """By how many microseconds the session's clock is put forward and back, at most."""
-        return semantics.clock_changes(self.zone)
+    def clock_offsets(self) -> tuple[int, int]:
+        """The microseconds that the session's clock is ahead of UTC: at least, and at most."""
+        return semantics.clock_offsets(self.zone)
 
     def literal(self, node: Node) -> pl.Expr:
         value, kind = self.evaluated(node), type_of(node)
@@ -128,6 +148,8 @@ class Translation:
                 return self.stored(node.child()).list.get(index, null_on_oob=True)
             case "StringSplit":
                 return texts.split(self, node)
+            case "CreateArray" if not isinstance(type_of(node).elementType, T.DecimalType):
+                return pl.concat_list(self.children(node))
         self.refuse(node, f"a value of type {node.dataType().catalogString()}")
 
     def _input(self, node: Node) -> pl.Expr:
@@ -141,11 +163,14 @@ class Translation:
     def refuse(self, node: Node, what: str) -> NoReturn:
         where = "" if node.sql() in what else f" (in {node.sql()})"
         instead = "For an inner join, the same condition can be applied to the result: .where(...)."
-        known = supported(str(node.prettyName()))
-        fail(self.condition.sql, f"{what}{where} is not supported", f"{known} {instead}")
+        right = f"{supported(str(node.prettyName()))} {instead} {OWN_FUNCTION}"
+        fail(self.condition.sql, f"{what}{where} is not supported", right)
 
 
 # Columns and their parts
+
+#: Types of elements whose sets Polars does not make as Spark does: of 0.0 and -0.0, for example.
+_NOT_SETS = (T.FloatType, T.DoubleType, T.DecimalType)
 
 
 def _value(t: Translation, node: Node) -> pl.Expr:
@@ -168,12 +193,39 @@ def _array_contains(t: Translation, node: Node) -> pl.Expr:
     if isinstance(type_of(node.right()), T.DecimalType):
         t.refuse(node, "array_contains of decimals")
     array, value = t.stored(node.left()), t(node.right())
-    unknown = array.list.eval(pl.element().is_null()).list.any()
+    unknown = _has_null(array)
     found = array.list.contains(value)
     return pl.when(value.is_not_null() & (found | ~unknown)).then(found)
 
 
+def _arrays_overlap(t: Translation, node: Node) -> pl.Expr:
+    kind = type_of(node.left())
+    if not is_array(kind) or isinstance(kind.elementType, _NOT_SETS):
+        t.refuse(node, f"arrays_overlap of {kind.simpleString()}")
+    one, other = t.stored(node.left()), t.stored(node.right())
+    common = one.list.drop_nulls().list.set_intersection(other.list.drop_nulls())
+    found = common.list.len() > 0
+    filled = (one.list.len() > 0) & (other.list.len() > 0)
+    unknown = filled & (_has_null(one) | _has_null(other))
+    return pl.when(found | ~unknown).then(found)
+
+
+def _has_null(array: pl.Expr) -> pl.Expr:
+    return array.list.eval(pl.element().is_null()).list.any()
+
+
 # Logic
+
+
+def _equality(operate: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Handler:
+    """Of values, and of arrays: in these, here as in Spark, null equals null, and NaN itself."""
+
+    def handler(t: Translation, node: Node) -> pl.Expr:
+        children = elements(node.children())
+        array = is_array(type_of(children[0]))
+        return operate(*(t.stored(child) if array else t(child) for child in children))
+
+    return handler
 
 
 def _in(t: Translation, node: Node) -> pl.Expr:
@@ -206,14 +258,15 @@ HANDLERS: dict[str, Handler] = {
     "GetArrayItem": _value,
     "Size": _size,
     "ArrayContains": _array_contains,
+    "ArraysOverlap": _arrays_overlap,
     "Alias": of(lambda a: a),
     "With": _with,
     "CommonExpressionRef": lambda t, node: t(t.meant(node)),
     "And": of(lambda a, b: a & b),
     "Or": of(lambda a, b: a | b),
     "Not": of(lambda a: ~a),
-    "EqualTo": of(lambda a, b: a == b),
-    "EqualNullSafe": of(lambda a, b: a.eq_missing(b)),
+    "EqualTo": _equality(lambda a, b: a == b),
+    "EqualNullSafe": _equality(lambda a, b: a.eq_missing(b)),
     "LessThan": of(lambda a, b: a < b),
     "LessThanOrEqual": of(lambda a, b: a <= b),
     "GreaterThan": of(lambda a, b: a > b),
