@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import polars as pl
@@ -18,11 +19,36 @@ from watersmeet.demo.race import Run
 from watersmeet.demo.screen import show_verdict
 
 
-def test_version_prints_the_version() -> None:
-    result = CliRunner().invoke(app, ["version"])
+@pytest.mark.parametrize("asked", ["version", "--version"])
+def test_version_prints_the_version(asked: str) -> None:
+    result = CliRunner().invoke(app, [asked])
 
     assert result.exit_code == 0
     assert result.output.strip() == wm.__version__
+
+
+#: Runs the command line as where the package is in a zip alone, and not installed.
+FROM_ZIP = """
+import importlib.metadata as metadata, runpy, sys
+found = metadata.Distribution.from_name
+def from_name(name):
+    if name == "watersmeet":
+        raise metadata.PackageNotFoundError(name)
+    return found(name)
+metadata.Distribution.from_name = from_name
+sys.path.insert(0, sys.argv.pop(1))
+runpy.run_module("watersmeet", run_name="__main__")
+"""
+
+
+def test_a_zip_of_the_package_works_as_spark_submit_takes_it(tmp_path: Path) -> None:
+    package, archive = Path(wm.__file__).parent, tmp_path / "watersmeet.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        for path in package.rglob("*.py"):
+            file.write(path, path.relative_to(package.parent))
+    command = [sys.executable, "-c", FROM_ZIP, str(archive), "--version"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.strip() == wm.__version__, done.stderr
 
 
 def test_help_names_the_commands() -> None:

@@ -26,6 +26,7 @@ LONG_FUNCTIONS = {
 LONG_FILES: dict[str, str] = {}
 #: Small modules with a single user, with the reason.
 THIN = {
+    "__main__.py": "python -m watersmeet",
     "cli.py": "the command line",
     "cost/ring.py": "the equations of a paper, in its symbols",
     "cost/window.py": "the equations of a paper, in its symbols",

@@ -1,7 +1,5 @@
 """Watersmeet: stream joins for Apache Spark, from Python."""
 
-from importlib.metadata import version
-
 from watersmeet import errors
 from watersmeet.api.enrich import Enrichment, enrich, plan_enrich
 from watersmeet.api.joins import Plan, join, plan
@@ -20,7 +18,8 @@ from watersmeet.spec.predicate import PredicateFunction
 from watersmeet.spec.stream import Punctuation
 from watersmeet.spec.tuning import Tuning
 
-__version__ = version("watersmeet")
+# It is written here, not asked of an installed package: in a zip for --py-files there is none.
+__version__ = "0.1.0"
 
 __all__ = [
     "Budget",

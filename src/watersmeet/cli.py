@@ -1,4 +1,4 @@
-"""The command line: ``watersmeet demo`` and ``watersmeet version``."""
+"""The command line: ``watersmeet demo``, ``watersmeet version`` and ``watersmeet --version``."""
 
 from __future__ import annotations
 
@@ -10,11 +10,28 @@ import typer
 import watersmeet as wm
 
 app = typer.Typer(
-    help="Watersmeet: stream joins for Apache Spark, from Python.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
 )
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(wm.__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Watersmeet: stream joins for Apache Spark, from Python."""
 
 
 @app.command()

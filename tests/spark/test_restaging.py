@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import time
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.functions import udf
+from pyspark.sql.types import StructType
 
 import watersmeet as wm
 from tests.oracle import Stream, assert_same_rows, sql_join
@@ -46,10 +50,21 @@ def add(folder: Path, name: str, rows: pa.Table) -> Path:
     return folder / name
 
 
-def staging(df: DataFrame, folder: Path, *, in_layers: bool = True) -> Staging:
+def staging(
+    df: DataFrame, folder: Path, *, in_layers: bool = True, function: str | None = None
+) -> Staging:
+    """How a table is staged, by a plan of its own."""
     described = describe(df, "products", time=None, delay=None)
     layout = row_layout(described, ["product"], ["bigint"], needed={*df.columns})
-    return Staging(layout, str(folder), shards=2, partition=4000, in_layers=in_layers, owner="test")
+    return Staging(
+        layout,
+        str(folder),
+        shards=2,
+        partition=4000,
+        in_layers=in_layers,
+        owner=uuid.uuid4().hex,
+        function=function,
+    )
 
 
 def codes(staged: StagedTable) -> list[int]:
@@ -211,13 +226,13 @@ def test_a_query_that_needs_other_columns_at_a_restart_is_answered_from_these(
     add(tmp_path / "products", "a.parquet", prices(range(10)).append_column("more", [[*range(10)]]))
     products = spark.read.parquet(str(tmp_path / "products"))
 
-    def run(number: int, table: DataFrame) -> pa.Table:
+    def run(number: int, table: DataFrame, checkpoint: str = "checkpoint") -> pa.Table:
         rows = rows_of([(number, at(number), number)], **schema)
         write(tmp_path / "views", [rows], first=number)
         stream = wm.stream(read(spark, tmp_path / "views"), "views", time="seen", delay="1 second")
         enriched = wm.enrich(stream, table, on="product", refresh="1 hour", stage=str(tmp_path))
         writer = enriched.writeStream.format("parquet").trigger(availableNow=True)
-        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        writer = writer.option("checkpointLocation", str(tmp_path / checkpoint))
         writer.start(str(tmp_path / f"out{number}")).awaitTermination()
         return pq.read_table(tmp_path / f"out{number}")
 
@@ -229,6 +244,10 @@ def test_a_query_that_needs_other_columns_at_a_restart_is_answered_from_these(
     assert both.select(["more", "price"]).to_pylist() == [{"more": 3, "price": 4.0}]
     dearer = products.selectExpr("product", "more", "price * 10 AS price")
     assert run(4, dearer)["price"].to_pylist() == [50.0]
+    # So it is with rows in memory.
+    for number, price in ((5, 0.5), (6, 0.6)):
+        rows = spark.createDataFrame([(number, price)], "product bigint, price double")
+        assert run(number, rows, "of rows in memory")["price"].to_pylist() == [price]
 
 
 def test_a_table_that_is_not_read_row_by_row_is_staged_as_a_whole(
@@ -434,6 +453,132 @@ def test_one_table_has_one_name_however_it_is_called(spark: SparkSession, tmp_pa
 
     # then it has one name, whatever its views and columns on the way are called.
     assert version("restaged_one", "cost") == version("restaged_other", "amount")
+
+
+@pytest.fixture
+def catalog_tables(spark: SparkSession, tmp_path: Path) -> Iterator[None]:
+    """A table of the session's catalog, one in partitions, and a view of each: all of the keys 0 to
+    1999."""
+    names = ("restaged_plain", "restaged_parted")
+    rows = spark.createDataFrame(prices(range(2000)).to_pandas())
+    for name, data in zip(names, (rows, rows.selectExpr("*", "product % 2 AS day")), strict=True):
+        writer = data.coalesce(1).write.option("path", str(tmp_path / name))
+        writer.saveAsTable(name, partitionBy=[*data.columns[2:]])
+        spark.sql(f"CREATE VIEW {name}_view AS SELECT product, price FROM {name}")
+    yield
+    for name in names:
+        spark.sql(f"DROP VIEW {name}_view")
+        spark.sql(f"DROP TABLE {name}")
+
+
+@pytest.mark.usefixtures("catalog_tables")
+def test_a_table_of_the_catalog_is_read_with_the_files_that_there_are_now(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    # Given tables that functions take from the session's catalog, which keeps their files,
+    write(tmp_path / "views", [rows_of([(1, at(0))], product=pa.int64(), seen=TIMESTAMP)])
+    stream = wm.stream(read(spark, tmp_path / "views"), "views", time="seen", delay="1 second")
+    text = "SELECT product, price FROM {} WHERE product >= 0"
+    made: dict[str, Callable[[], DataFrame]] = {
+        f"{name} {form}": functools.partial(by, given)
+        for name in ("restaged_plain", "restaged_parted")
+        for form, by, given in (
+            ("table", spark.table, name),
+            ("sql", spark.sql, text.format(name)),
+            ("view", spark.table, f"{name}_view"),
+        )
+    }
+
+    def reading(function: Callable[[], DataFrame]) -> tuple[Callable[[], DataFrame], Staging]:
+        planned = wm.plan_enrich(stream, function, on="product", refresh="1 h", stage=str(tmp_path))
+        return planned.inputs.read, staging(planned.inputs.table, tmp_path / "stage")
+
+    known = {name: reading(function) for name, function in made.items()}
+    first = {name: tables.stage(read_now()) for name, (read_now, tables) in known.items()}
+    assert {name: codes(staged) for name, staged in first.items()} == {
+        name: [*range(2000)] for name in made
+    }
+    # when a file comes that the catalog is not told of, then it alone is staged.
+    add(tmp_path, "restaged_plain/b.parquet", prices(range(2000, 2010)))
+    add(tmp_path, "restaged_parted/day=1/b.parquet", prices(range(2000, 2010)))
+    for name, (read_now, tables) in known.items():
+        second = tables.stage(read_now(), before=first[name])
+        assert codes(second) == [*range(2010)], name
+        assert len(second.layers) == 2, name
+    # A partition in a folder that is not named after it is of another table as soon as it moves.
+    elsewhere = "ALTER TABLE restaged_parted ADD PARTITION (day = {}) LOCATION '{}'"
+    add(tmp_path / "elsewhere", "a.parquet", prices(range(3000, 3010)))
+    read_now, tables = known["restaged_parted sql"]
+    versions = set[str]()
+    for day in (7, 8):
+        spark.sql(elsewhere.format(day, tmp_path / "elsewhere"))
+        identity = tables.identity(read_now())
+        assert identity.known
+        versions.add(identity.version)
+        assert codes(tables.stage(read_now())) == [*range(2010), *range(3000, 3010)]
+        spark.sql(f"ALTER TABLE restaged_parted DROP PARTITION (day = {day})")
+    assert len(versions) == 2
+
+
+class Shelf(DataSource):
+    """A source in Python, whose rows are named after the place where they are."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "restaged_shelf"
+
+    def schema(self) -> str:
+        return "product bigint, price double"
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return ShelfReader()
+
+
+class ShelfReader(DataSourceReader):
+    def read(self, partition: object) -> Iterator[tuple[int, float]]:
+        yield 1, 1.0
+
+
+def test_tables_of_two_places_are_two_tables(spark: SparkSession, tmp_path: Path) -> None:
+    # Given tables of which nobody can tell whether they have changed, of one text,
+    spark.dataSource.register(Shelf)
+    for place in ("one", "other"):
+        add(tmp_path / place, "a.parquet", prices(range(3)))
+
+    def database(place: str, password: str = "", **further: str) -> DataFrame:
+        url = f"jdbc:derby:memory:restaged_{place};create=true"
+        reader = spark.read.format("jdbc").options(url=url, password=password)
+        rows = reader.options(**further or {"dbtable": "sysibm.sysdummy1"}).load()
+        return rows.selectExpr("1L AS product", "1.0D AS price")
+
+    def query(place: str) -> DataFrame:
+        return database(place, query="SELECT * FROM sysibm.sysdummy1")
+
+    def connector(place: str) -> DataFrame:
+        return spark.read.format("restaged_shelf").option("place", place).load()
+
+    def by_python(place: str) -> DataFrame:
+        files = spark.read.parquet(str(tmp_path / place))
+        return files.withColumn("price", udf(float, "double")("price"))
+
+    def in_memory(place: str) -> DataFrame:
+        return spark.createDataFrame([(1, float(len(place)))], "product bigint, price double")
+
+    def name(df: DataFrame, function: str | None = None) -> str:
+        known = staging(df, tmp_path / "stage", function=function).identity(df)
+        assert not known.known
+        return known.table
+
+    # then those of two places are two,
+    for given in (database, query, connector, by_python, in_memory):
+        assert name(given("one")) != name(given("other")), given
+    # and those of one place are one, whoever reads them,
+    for given in (database, query, connector, by_python):
+        assert name(given("one")) == name(given("one")), given
+    assert name(database("one", "old")) == name(database("one", "new"))
+    # also rows in memory, of which a function has made newer ones.
+    assert name(in_memory("one"), "app.fetch") == name(in_memory("other"), "app.fetch")
+    assert name(in_memory("one"), "app.fetch") != name(in_memory("one"), "app.other")
 
 
 def test_a_query_goes_on_with_rows_that_were_added(spark: SparkSession, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from watersmeet.spark.query.result import result_schema
 from watersmeet.spark.session import session
 from watersmeet.spark.session.functions import check_functions
 from watersmeet.spark.tables.enrichment import EnrichInputs, build, layout_of, staged_size
-from watersmeet.spark.tables.identity import relisted
+from watersmeet.spark.tables.identity import read_again, relisted
 from watersmeet.spark.tables.settings import facilities, stage_folder
 from watersmeet.spec.stream import TABLE_NAME
 
@@ -106,7 +106,7 @@ def plan_enrich(
             f"stream is a {type(stream).__name__}, not a stream: name it with "
             "wm.stream(df, 'name', time='...', delay='...') first"
         )
-    named, read = _table(table)
+    named, read, function = _table(table)
     spark = stream.df.sparkSession
     asked = EnrichCall(
         on=on,
@@ -128,15 +128,21 @@ def plan_enrich(
     session.check(spark, stream_with_state=with_state)
     for warning in planned.warnings():
         warn(f"{planned.spec.name}: {warning}")
-    return Enrichment(planned, EnrichInputs(stream.df, named.df, read, stage_folder(spark, stage)))
+    inputs = EnrichInputs(stream.df, named.df, read, stage_folder(spark, stage), function)
+    return Enrichment(planned, inputs)
 
 
-def _table(table: Table | Callable[[], Table]) -> tuple[Stream, Callable[[], DataFrame]]:
-    """A table with a name, and how it is read again."""
+def _table(
+    table: Table | Callable[[], Table],
+) -> tuple[Stream, Callable[[], DataFrame], str | None]:
+    """A table with a name, how it is read again, and the name of the function that gives it."""
     if isinstance(table, Stream) or not callable(table):
         named = _named_table(table)
-        return named, lambda: relisted(named.df)
-    return _named_table(table()), lambda: _named_table(table()).df
+        return named, lambda: relisted(named.df), None
+    given = _named_table(table())
+    kind = type(table)
+    function = f"{table.__module__}.{getattr(table, '__qualname__', kind.__qualname__)}"
+    return given, lambda: read_again(lambda: _named_table(table()).df, given.df), function
 
 
 def _named_table(table: Table) -> Stream:

@@ -8,6 +8,7 @@ A table gets a name by what it was made from:
 - :mod:`.identity`: the names of a table and of its versions
 - :mod:`.plan_digest`: what its query computes
 - :mod:`.files`: the files that it is read from
+- :mod:`.sources`: what else its rows depend on
 
 Then it is staged:
 

@@ -42,13 +42,14 @@ from watersmeet.table.versions import Versions
 @dataclass(frozen=True)
 class EnrichInputs:
     """The DataFrames of an enrichment. ``read`` gives the table as it is now, and ``folder`` is
-    where it is staged. ``owner`` names these inputs: what is staged of a table that cannot be
-    known to be the same is theirs alone."""
+    where it is staged. ``function`` names the function that gives it, if one does. ``owner`` names
+    these inputs: what is staged of a table that cannot be known to be the same is theirs alone."""
 
     stream: DataFrame
     table: DataFrame
     read: Callable[[], DataFrame]
     folder: str
+    function: str | None = None
     owner: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @property
@@ -149,6 +150,7 @@ def _staging(layout: EnrichLayout, inputs: EnrichInputs) -> Staging:
         policy.partition,
         in_layers=not layout.as_of,
         owner=inputs.owner,
+        function=inputs.function,
     )
 
 

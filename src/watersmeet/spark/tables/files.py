@@ -18,7 +18,7 @@ from watersmeet.spark.jvm.relations import FileRelation
 from watersmeet.table.origin import File
 
 #: What a plan may have above a relation whose rows it reads one by one.
-_BY_ROW = ("Project", "Filter", "SubqueryAlias")
+_BY_ROW = ("Project", "Filter", "SubqueryAlias", "View")
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,6 @@ class Listing:
         """
         filled = {path for file in self.files for path in _with_parents(file.path)}
         return frozenset(path for path in self.paths if path.rstrip("/") not in filled)
-
-
-def read_as(relation: FileRelation) -> list[object]:
-    """How a relation is read: in which format, from which paths, with which options; and its
-    columns, as the plan has them, as files do, and as folders do."""
-    return [relation.format, sorted(relation.paths), sorted(relation.options), relation.schemas]
 
 
 def listing_of(relation: FileRelation) -> Listing:

@@ -11,30 +11,23 @@ How it is staged is part of the name too: its columns, its keys, the number of s
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from watersmeet.rows.layout import RowLayout
 from watersmeet.spark.jvm.objects import JvmError
 from watersmeet.spark.jvm.plans import LogicalPlan
-from watersmeet.spark.jvm.relations import FileRelation
-from watersmeet.spark.tables.files import Listing, is_by_row, listing_of, read_as
+from watersmeet.spark.jvm.relations import FileRelation, catalog_tables
+from watersmeet.spark.tables.files import Listing, is_by_row, listing_of
 from watersmeet.spark.tables.plan_digest import PlanDigest
+from watersmeet.spark.tables.sources import read_as, settings_of_results, source_text
 from watersmeet.table.origin import File, Origin
 from watersmeet.table.staged_table import FORMAT
-
-#: Settings that have a say even if nobody has set them: their defaults come from the system.
-_ASKED = ("spark.sql.ansi.enabled", "spark.sql.session.timeZone")
-#: Settings that change how a query runs, and not what it gives. Any other one may.
-_OF_RUNNING = re.compile(
-    r"spark\.sql\.(adaptive|autoBroadcast|broadcast|cbo|codegen|debug|event|execution|extensions|"
-    r"files\.(max|min|open)|inMemory|metadata|optimizer|pyspark|queryExecution|redaction|repl|"
-    r"shuffle|statistics|streaming|ui|warehouse)"
-)
 
 
 @dataclass(frozen=True)
@@ -54,9 +47,19 @@ class Identity:
 
 
 def identity(
-    df: DataFrame, layout: RowLayout, *, shards: int, partition: int, owner: str
+    df: DataFrame,
+    layout: RowLayout,
+    *,
+    shards: int,
+    partition: int,
+    owner: str,
+    function: str | None = None,
 ) -> Identity:
-    """What names a table, and how it is staged. ``owner`` is whom it is staged for."""
+    """What names a table, and how it is staged. ``owner`` is whom it is staged for; ``function``
+    names the function that gives the table, if one does.
+
+    Rows in memory say nothing of where they are from. A DataFrame of such rows cannot change: it
+    is its owner's. What a function gives at another time is a newer version of the same table."""
     columns = FORMAT, layout, df.schema.json()
     made = *columns, shards, partition
     plan = LogicalPlan.of(df)
@@ -69,7 +72,8 @@ def identity(
         text = _read_from(df.sparkSession, plan, digest)
     if text is None:
         own = _digest(made, owner)
-        table = _digest(columns, _seen(plan, digest) or owner)
+        seen = _seen(df.sparkSession, plan, digest, rows_in_memory=function or owner)
+        table = _digest(columns, seen or owner)
         return Identity(own, own, table, known=False, bare=bare)
     series, files = _digest(made, text), [listing.files for listing in listed]
     source = Origin(series, files[0]) if is_by_row(plan) else None
@@ -80,6 +84,15 @@ def identity(
 def version_of(source: Origin) -> str:
     """The name of what is from these files."""
     return _version(source.series, [source.files])
+
+
+def read_again(read: Callable[[], DataFrame], before: DataFrame) -> DataFrame:
+    """What a function gives, as it is now; ``before`` is what it has given. The session's catalog
+    keeps what it has found of a table, its files too, and is told to find it anew."""
+    for name in catalog_tables(LogicalPlan.of(before)):
+        with contextlib.suppress(PySparkException):  # the function says what is wrong, if it is
+            before.sparkSession.catalog.refreshTable(name)
+    return relisted(read())
 
 
 def relisted(df: DataFrame) -> DataFrame:
@@ -124,28 +137,20 @@ def _read_from(spark: SparkSession, plan: LogicalPlan, digest: PlanDigest) -> st
         if computes is None:
             return None
         relations = [FileRelation(leaf) for leaf in plan.leaves]
-        return repr((computes, [*map(read_as, relations)], _settings(spark)))
+        return repr((computes, [*map(read_as, relations)], settings_of_results(spark)))
     except JvmError:
         return None
 
 
-def _seen(plan: LogicalPlan, digest: PlanDigest | None) -> list[str] | None:
+def _seen(
+    spark: SparkSession, plan: LogicalPlan, digest: PlanDigest | None, *, rows_in_memory: str
+) -> list[str] | None:
     """What can be seen of a query that is not known in full; None if Spark cannot write it. Its
-    leaves say what they are: the name of a table in a database, for example."""
+    leaves say what they read: which table of which database, for example."""
     if digest is None:
         return None
     try:
-        return [digest.text, *(leaf.canonical_text for leaf in plan.leaves)]
+        texts = (source_text(spark, leaf) for leaf in plan.leaves)
+        return [digest.text, *(rows_in_memory if text is None else text for text in texts)]
     except JvmError:
         return None
-
-
-def _settings(spark: SparkSession) -> list[tuple[str, str]]:
-    """The settings that may change what a query gives, and whose defaults they are."""
-    given = {
-        key: value
-        for key, value in spark.conf.getAll.items()
-        if key.startswith("spark.sql.") and not _OF_RUNNING.match(key)
-    }
-    asked = {key: str(spark.conf.get(key)) for key in _ASKED}
-    return sorted({**given, **asked, "version": spark.version}.items())

@@ -43,7 +43,8 @@ from watersmeet.table.staged_table import StagedTable, combine
 class Staging:
     """How a table is staged: its ``layout`` and the ``folder`` of all staged tables, in so many
     ``shards``, with partitions of about ``partition`` bytes. ``in_layers``: may a version have
-    several layers? ``owner`` names the plan that it is staged for."""
+    several layers? ``owner`` names the plan that it is staged for, and ``function`` the function
+    that gives the table, if one does."""
 
     layout: RowLayout
     folder: str
@@ -51,6 +52,7 @@ class Staging:
     partition: int
     in_layers: bool
     owner: str
+    function: str | None = None
 
     def identity(self, table: DataFrame) -> Identity:
         """What names a table that is staged so."""
@@ -60,6 +62,7 @@ class Staging:
             shards=self.shards,
             partition=self.partition,
             owner=self.owner,
+            function=self.function,
         )
 
     def stage(
