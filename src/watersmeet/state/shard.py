@@ -68,9 +68,10 @@ class ShardState:
             self.manifest = Manifest.from_bytes(value)
         if self.manifest.fingerprint != fingerprint:
             raise refusal(self.manifest.fingerprint, fingerprint)
-        if self.manifest.shards not in (None, self.shard.count):
-            raise repartitioned(self.shard.count, self.manifest.shards)
-        self.manifest.shards = self.shard.count
+        if shard is not None:
+            if self.manifest.shards not in (None, shard.count):
+                raise repartitioned(shard.count, self.manifest.shards)
+            self.manifest.shards = shard.count
         self.store = InlineStore(store, self.manifest.small)
         self.cache = replace(cache, counts=CacheCounts())
         self._memory = memory
