@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -289,3 +289,20 @@ def test_a_watermark_behind_a_join_ends_the_query_at_its_start(
         run(minutes(again, "viewed"))
     assert "TimeColumnError: withWatermark('viewed', ...) sets a second" in str(caught.value)
     assert "give event_time='...'" in str(caught.value)
+
+
+@pytest.mark.parametrize("how", ["left", "inner"])
+def test_a_window_over_a_stream_s_own_time_is_answered_with_what_to_give(
+    spark: SparkSession, folder: Path, how: How
+) -> None:
+    # Given a join that carries no event time on, or another one, when a stream's own time is
+    # counted by minute, then Spark refuses that, and a note says what to give the join.
+    counted = minutes(joined(spark, folder, how, None), "viewed")
+    with pytest.raises(AnalysisException) as refused:
+        counted.writeStream.format("noop").outputMode("append").start()
+    [note] = refused.value.__notes__
+    assert "give event_time='...', a stream's name, to any other join" in note
+    # Where there is no join, nothing is said.
+    with pytest.raises(AnalysisException) as other:
+        minutes(read(spark, folder / "views"), "viewed").writeStream.format("noop").start()
+    assert not hasattr(other.value, "__notes__")

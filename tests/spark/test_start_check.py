@@ -4,17 +4,22 @@ test_recovery.py.)"""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from watersmeet.errors import StateError
+from watersmeet.rows.shard import Shard
 from watersmeet.spark.checkpoint import start_check
 from watersmeet.spark.checkpoint.checkpoint import Checkpoint, check
-from watersmeet.spark.checkpoint.note import OperatorState
+from watersmeet.spark.checkpoint.note import Note, OperatorState
+from watersmeet.state.cache import SegmentCache
 from watersmeet.state.fingerprint import fingerprint_of
 from watersmeet.state.manifest import Manifest
+from watersmeet.state.shard import ShardState
+from watersmeet.state.store import MemoryStore
 
 
 def test_the_joins_of_a_plan_are_found_by_the_names_of_their_observations(
@@ -84,6 +89,29 @@ def test_every_spark_that_we_support_refuses_a_changed_join(version: str) -> Non
     check(checkpoint, [was])
     with pytest.raises(StateError, match="window of views: was 5 min, now 10 min"):
         check(checkpoint, [now])
+
+
+def test_a_checkpoint_that_was_repartitioned_is_refused(tmp_path: Path) -> None:
+    # Given the note of a join in two partitions, when the checkpoint has four by now,
+    checkpoint = checkpoint_of({"ck/offsets": ["0"], "ck/commits": ["0"]}, "q", partitions=4)
+    noted = Note((OperatorState("q"),), partitions=2).text()
+    read = checkpoint.files.read
+    files: Any = checkpoint.files
+    files.read = lambda path: noted if path == "ck/watersmeet.json" else read(path)
+    reasons: list[str] = []
+    query: Any = SimpleNamespace(fail=reasons.append)
+    start_check._compare_operators(query, [OperatorState("q")], checkpoint)
+    # then the query ends at its start.
+    assert (
+        "StateError: the checkpoint was repartitioned: its state was written in 2 shuffle"
+        in reasons[0]
+    )
+    # Without the note, the state itself says so.
+    store, cache = MemoryStore(), SegmentCache(str(tmp_path), 1 << 20)
+    ShardState(store, cache, shard=Shard(0, 2), fingerprint="q").commit()
+    ShardState(store, cache, shard=Shard(0, 2), fingerprint="q").commit()
+    with pytest.raises(StateError, match="written in 2 shuffle partitions, and is in 4"):
+        ShardState(store, cache, shard=Shard(0, 4), fingerprint="q")
 
 
 def test_a_checkpoint_with_another_number_of_partitions_is_told_of_and_what_fits() -> None:

@@ -69,11 +69,12 @@ class Manifest:
 
     Invariant: it is plain data. Written as bytes and read again, it is the same.
 
-    ``fingerprint`` says which query the state belongs to. ``windows`` hold the streams' rows,
-    ``named`` windows anything else that grows, and ``values`` names single values in the store.
-    ``timer`` is the event-time timer that is set, in milliseconds. ``section`` belongs to the
-    operator. ``parts`` counts the parts that were made so far. ``small`` are values that are too
-    small to be single values in the store (see :class:`watersmeet.state.store.InlineStore`).
+    ``fingerprint`` says which query the state belongs to, and ``shards`` out of how many this shard
+    is one; None: that was not noted. ``windows`` hold the streams' rows, ``named`` windows
+    anything else that grows, and ``values`` names single values in the store. ``timer`` is the event-time
+    timer that is set, in milliseconds. ``section`` belongs to the operator. ``parts`` counts the
+    parts that were made so far. ``small`` are values that are too small to be single
+    values in the store (see :class:`watersmeet.state.store.InlineStore`).
     """
 
     fingerprint: str
@@ -83,6 +84,7 @@ class Manifest:
     timer: int | None = None
     section: dict[str, Any] = field(default_factory=dict)
     parts: int = 0
+    shards: int | None = None
     small: dict[str, bytes] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
@@ -98,6 +100,7 @@ class Manifest:
             "timer": self.timer,
             "section": self.section,
             "parts": self.parts,
+            "shards": self.shards,
             "small": {name: b64encode(value).decode() for name, value in self.small.items()},
         }
         return json.dumps(fields, separators=(",", ":")).encode()

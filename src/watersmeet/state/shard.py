@@ -68,6 +68,10 @@ class ShardState:
             self.manifest = Manifest.from_bytes(value)
         if self.manifest.fingerprint != fingerprint:
             raise refusal(self.manifest.fingerprint, fingerprint)
+        if shard is not None:
+            if self.manifest.shards not in (None, shard.count):
+                raise repartitioned(shard.count, self.manifest.shards)
+            self.manifest.shards = shard.count
         self.store = InlineStore(store, self.manifest.small)
         self.cache = replace(cache, counts=CacheCounts())
         self._memory = memory
@@ -163,6 +167,17 @@ def refusal(before: str, now: str) -> StateError:
     changes = "; ".join(differences(before, now))
     return StateError(
         f"the checkpoint was written by another query: {changes}. Change that back, or start the "
+        "query with a new checkpointLocation."
+    )
+
+
+def repartitioned(now: int, before: int | None = None) -> StateError:
+    """The error for state in other partitions than those that it was written in."""
+    was = "another number of" if before is None else before
+    return StateError(
+        f"the checkpoint was repartitioned: its state was written in {was} shuffle partitions, and "
+        f"is in {now} now, where a join does not find its rows. (Spark's repartition moves "
+        "whole shards, not rows by their keys.) Take the checkpoint as it was before, or start the "
         "query with a new checkpointLocation."
     )
 

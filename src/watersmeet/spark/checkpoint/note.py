@@ -55,10 +55,12 @@ SlicesSince = tuple[int, tuple[int, ...]]
 @dataclass(frozen=True)
 class Note:
     """The note in a checkpoint: the joins that it belongs to, with the slices that may hold rows,
-    and how many slices there were when. A note that is not readable says nothing."""
+    how many slices there were when, and in how many shuffle ``partitions`` its state is (None: not
+    noted). A note that is not readable says nothing."""
 
     joins: tuple[OperatorState, ...] = ()
     history: tuple[SlicesSince, ...] = ()
+    partitions: int | None = None
 
     @classmethod
     def read(cls, text: str) -> Note:
@@ -67,7 +69,8 @@ class Note:
             if said["format"] != FORMAT:
                 return cls()
             joins = tuple(OperatorState(*join) for join in said["joins"])
-            return cls(joins, tuple((since, tuple(n)) for since, n in said.get("slices", ())))
+            history = tuple((since, tuple(n)) for since, n in said.get("slices", ()))
+            return cls(joins, history, said.get("partitions"))
         except (ValueError, TypeError, KeyError):
             return cls()
 
@@ -83,7 +86,8 @@ class Note:
 
     def text(self) -> str:
         joins = [(join.fingerprint, join.slices) for join in self.joins]
-        return json.dumps({"format": FORMAT, "joins": joins, "slices": self.history})
+        said = {"joins": joins, "slices": self.history, "partitions": self.partitions}
+        return json.dumps({"format": FORMAT, **said})
 
     def write(self, checkpoint: Checkpoint) -> None:
         """Make it the note in a checkpoint."""

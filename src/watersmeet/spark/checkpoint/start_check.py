@@ -59,6 +59,7 @@ from watersmeet.spark.query.observations import name_observed, observed_in
 from watersmeet.spark.query.shards import AGAIN, REACH, SEVERAL
 from watersmeet.spark.query.watermarks import BEHIND, SETS, behind_join
 from watersmeet.spark.session.master import cores
+from watersmeet.state.shard import repartitioned
 
 #: The trigger of a single micro-batch, as Spark calls it.
 _ONCE = "OneTimeTrigger"
@@ -133,7 +134,12 @@ def _compare_operators(
     found = Note.of(checkpoint)
     before = found or Note()
     history, again = slice_history(before, operators, checkpoint)
-    if before == Note(tuple(operators), history) and again is None:
+    kept = checkpoint.partitions
+    if kept is not None and before.partitions not in (None, kept):
+        query.fail(f"StateError: {repartitioned(kept, before.partitions)}")
+        return
+    partitions = kept or int(query.setting("spark.sql.shuffle.partitions"))
+    if before == Note(tuple(operators), history, partitions) and again is None:
         return
     reaching = operators
     if again is not None:
@@ -155,7 +161,7 @@ def _compare_operators(
         query.set(REACH, str(max(operator.slices or 0 for operator in reaching)))
     if again is not None:
         query.set(AGAIN, f"{checkpoint.last + 1}:{again[0]}")
-    Note(tuple(reaching), history).write(checkpoint)
+    Note(tuple(reaching), history, partitions).write(checkpoint)
 
 
 def other_partitions(checkpoint: Checkpoint, session: int, cores: int | None) -> str | None:

@@ -30,6 +30,7 @@ from watersmeet.spark.query.store import SparkStore, declared
 from watersmeet.spark.session.worker import acknowledge, prepare, promptly
 from watersmeet.spark.session.worker_object import WorkerObject, briefly
 from watersmeet.state.cache import SegmentCache
+from watersmeet.state.shard import repartitioned
 
 if TYPE_CHECKING:
     from pyspark.sql.pandas._typing import DataFrameLike
@@ -101,7 +102,9 @@ class Processor(WorkerObject, StatefulProcessor, Generic[S, C, E]):
         self, key: int, chunks: Iterator[Chunk], timer_values: TimerValues, *, fired: int | None
     ) -> Iterator[DataFrameLike]:
         began = time.perf_counter()
-        shard = self._shards[key]
+        shard = self._shards.get(key)
+        if shard is None:
+            raise repartitioned(len(self._shards))
         state = self._operator.open(self._store, shard, self._cache)
         counters = self._operator.counters()
         watermark_ms = timer_values.getCurrentWatermarkInMs()

@@ -29,6 +29,7 @@ from watersmeet.spark.query.observations import observation_name
 from watersmeet.spark.query.places import with_places
 from watersmeet.spark.query.processor import Processor
 from watersmeet.spark.query.shards import shard_ids
+from watersmeet.spark.query.watermarks import explain_refusals
 from watersmeet.state.cache import SegmentCache
 
 CACHE_FOLDER = "spark.watersmeet.cache.folder"
@@ -64,6 +65,7 @@ def run(
             rows = rows.drop("event_time")
     if chain.streaming:
         watch(rows.sparkSession, states)
+        explain_refusals()
     return rows
 
 

@@ -8,6 +8,14 @@ the first has moved: both stand still for ever, without an error. Without an ope
 
 from __future__ import annotations
 
+import contextlib
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
 from watersmeet.spark.jvm.plans import LogicalPlan
 from watersmeet.spark.query.observations import OBSERVES, is_ours, observation_name
 
@@ -21,6 +29,38 @@ BEHIND = (
     "event_time='...', a stream's name, to any other join. Behind wm.enrich, the stream's own time "
     "column stays the event time"
 )
+
+
+#: How Spark calls it if it refuses a window over a column that has no watermark.
+_REFUSED = "STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION"
+
+
+def explain_refusals() -> None:
+    """From now on, if Spark refuses a query with a join of ours because of its output mode, its
+    exception has a note that says what the event time is behind a join. (Spark asks nobody before,
+    and its message knows of no join. Nothing else about a query's start is changed.)"""
+    for name in ("start", "toTable"):
+        begin = getattr(DataStreamWriter, name)
+        if not hasattr(begin, _EXPLAINED):
+            setattr(DataStreamWriter, name, _explained(begin))
+
+
+_EXPLAINED = "_watersmeet_explained"
+
+
+def _explained(begin: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(begin)
+    def begun(writer: Any, *args: Any, **options: Any) -> Any:
+        try:
+            return begin(writer, *args, **options)
+        except AnalysisException as error:
+            with contextlib.suppress(Exception):
+                if error.getCondition() == _REFUSED and JOIN in LogicalPlan.of(writer._df).text:
+                    error.add_note(f"{BEHIND}.")
+            raise
+
+    setattr(begun, _EXPLAINED, True)
+    return begun
 
 
 def following(plan: LogicalPlan) -> list[str]:
