@@ -70,11 +70,11 @@ class Manifest:
     Invariant: it is plain data. Written as bytes and read again, it is the same.
 
     ``fingerprint`` says which query the state belongs to, and ``shards`` out of how many this shard
-    is one; None: that was not noted. ``windows`` hold the streams' rows, ``named`` windows
-    anything else that grows, and ``values`` names single values in the store. ``timer`` is the event-time
+    is one; None: that was not noted. ``windows`` hold the streams' rows, ``named`` windows anything
+    else that grows, and ``values`` names single values in the store. ``timer`` is the event-time
     timer that is set, in milliseconds. ``section`` belongs to the operator. ``parts`` counts the
-    parts that were made so far. ``small`` are values that are too small to be single
-    values in the store (see :class:`watersmeet.state.store.InlineStore`).
+    parts that were made so far. ``small`` are values that are too small to be single values in the
+    store (see :class:`watersmeet.state.store.InlineStore`).
     """
 
     fingerprint: str
