@@ -28,12 +28,10 @@ LONG_FILES: dict[str, str] = {}
 THIN = {
     "cli.py": "the command line",
     "cost/ring.py": "the equations of a paper, in its symbols",
-    "cost/window.py": "the equations of a paper, in its symbols",
     "joins/enrich/chain.py": "a room has one: what backends run",
     "joins/enrich/family.py": "a room has one: its entry in the list of families",
     "joins/equi/chain.py": "a room has one: what backends run",
     "joins/equi/family.py": "a room has one: its entry in the list of families",
-    "joins/equi/promises/purge.py": "a rule of a paper, beside the others",
     "joins/ring/chain.py": "a room has one: what backends run",
     "joins/ring/family.py": "a room has one: its entry in the list of families",
     "joins/ring/search/progress_log.py": "a line in the worker's log, apart from the search",

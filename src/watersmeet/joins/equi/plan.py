@@ -78,7 +78,12 @@ class EquiPlan(JoinPlan):
         return unbounded(self.spec)
 
     def warnings(self) -> list[str]:
-        return [*super().warnings(), *lacking_times(self.spec)]
+        little = self.policy.too_little_memory
+        return [
+            *super().warnings(),
+            *lacking_times(self.spec),
+            *([] if little is None else [f"{little}."]),
+        ]
 
 
 def equi_spec(
