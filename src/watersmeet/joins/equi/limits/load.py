@@ -58,9 +58,7 @@ class Load:
         self._adaptive = any(index.adaptive for index in context.layout.policy.index)
         self._choose_indexes()
         shed = any(flow.shed_until is not None for flow in context.state.flows)
-        budget = context.layout.policy.budget
-        needed = shed or (budget is not None and (budget.sheds_new or budget.bounds_state))
-        self._shedding = Shedding(context) if needed else None
+        self._shedding = Shedding(context) if shed or context.layout.policy.expects else None
 
     @property
     def paused(self) -> bool:
