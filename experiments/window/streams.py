@@ -49,9 +49,14 @@ class Source:
 
 @contextmanager
 def join(
-    T_a: float, T_b: float, *, plan: Any = "auto", budget: Budget | None = None
+    T_a: float,
+    T_b: float,
+    *,
+    plan: Any = "auto",
+    budget: Budget | None = None,
+    shards: int = 1,
 ) -> Iterator[LocalJoin]:
-    """A join of A and B with windows of so many seconds."""
+    """A join of A and B with windows of so many seconds, over so many shards."""
     folder = tempfile.mkdtemp(prefix="watersmeet-experiment-")
     stream = LocalStream(SCHEMA, time="at", delay=timedelta(0))
     within = {"a": timedelta(seconds=T_a), "b": timedelta(seconds=T_b)}
@@ -63,6 +68,7 @@ def join(
             tuning=Tuning(index=plan),
             budget=budget,
             folder=folder,
+            shards=shards,
         )
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -77,11 +83,12 @@ def results(
     seconds: float,
     step: float = 10.0,
     budget: Budget | None = None,
+    shards: int = 1,
 ) -> float:
     """Results a second, after the windows have filled."""
     fill = max(T_a, T_b)
     total = second = 0.0
-    with join(T_a, T_b, budget=budget) as running:
+    with join(T_a, T_b, budget=budget, shards=shards) as running:
         while second < fill + seconds:
             found = running.batch(a=a.rows(second, step), b=b.rows(second, step)).num_rows
             total += found if second >= fill else 0

@@ -344,10 +344,12 @@ def test_a_budget_and_early_results_say_what_comes_first() -> None:
 
 def test_a_budget_says_what_it_costs() -> None:
     spill = explained(budget=Budget(memory="2 GB"))
-    assert "memory: 2 GB, 250 MB for each shard" in spill
+    assert "memory: 2 GB, 1 GB for each of 2 shards at work at a time" in spill
     assert "nothing is lost" in spill
     shed = Budget(memory="2 GB", rate=50_000, overflow="shed")
     text = explained(budget=shed)
+    assert "of which each shard has about its part of the rows, also where keys are skewed" in text
+    assert "so skew does not matter" in text
     assert "windows shrink to fit, the faster stream's first; results are lost" in text
     assert "rate: 50,000 rows/s: if more rows come, some are shed" in text
 
@@ -371,6 +373,14 @@ def test_a_goal_that_changes_nothing_is_said_to() -> None:
     tuning = Tuning(purge_after=5)
     fixed = explained(replace(VIEWS, unique=True), CLICKS, goal="memory", tuning=tuning)
     assert "goal 'memory' changes nothing here: purge_after was asked for" in fixed
+
+
+def test_a_budget_that_is_far_too_small_says_which_one_would_do() -> None:
+    needed = "needs about 1 MB, or its work is cut so small that it takes many times longer"
+    assert f"each of 2 shards at work {needed}. Give at least memory='2 MB'" in explained(
+        budget=Budget(memory="100 kB")
+    )
+    assert "too little" not in explained(budget=Budget(memory="2 MB"))
 
 
 def test_promises_say_what_lets_rows_leave() -> None:

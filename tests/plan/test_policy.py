@@ -49,6 +49,16 @@ def test_declared_rates_decide_the_first_index_and_say_why() -> None:
     assert "250,000 new rows and 2 probes a micro-batch" in of_fast.why
 
 
+def test_the_first_index_is_chosen_by_the_rates_that_a_budget_leaves() -> None:
+    # As in section 4.2 of the window paper: of 5 and 100 rows a second, 50 can be served.
+    slow = stream("slow", rows_per_second=5_000.0, distinct_keys=400.0)
+    fast = stream("fast", rows_per_second=100_000.0, distinct_keys=400.0)
+    budget = Budget(rate=50_000, overflow="shed")
+    of_slow, of_fast = policy(slow, fast, budget=budget).index
+    assert "1,250 new rows and 11,250 probes a micro-batch" in of_slow.why
+    assert "11,250 new rows and 1,250 probes a micro-batch" in of_fast.why
+
+
 def test_what_is_asked_for_is_not_changed() -> None:
     chosen = policy(tuning=Tuning(index={"a": "never", "b": "auto"}, invalidation="lazy"))
     assert chosen.index[0] == IndexPolicy(indexed=False, adaptive=False)
@@ -88,9 +98,12 @@ def test_the_goal_chooses_the_driver_of_many_streams(goal: str, driver: str) -> 
 
 def test_a_budget_is_divided_by_the_shards() -> None:
     shed = Budget(memory=4000, rate=100, overflow="shed")
-    assert policy(budget=shed).budget == ShardBudget("shed", memory=1000, rate=25.0)
+    # A step has what is left by those beside it; what the state may take, and how fast rows may
+    # come, is for all shards together.
+    assert policy(budget=shed).budget == ShardBudget("shed", memory=2000, total=4000, rate=100.0)
     measured = replace(shed, rate="measured")
-    assert policy(budget=measured).budget == ShardBudget("shed", memory=1000, speed=0.5)
+    expected = ShardBudget("shed", memory=2000, total=4000, measured=True)
+    assert policy(budget=measured).budget == expected
 
 
 def test_early_results_from_memory_need_a_budget_that_spills() -> None:
@@ -101,7 +114,7 @@ def test_early_results_from_memory_need_a_budget_that_spills() -> None:
 
 
 def test_another_number_of_shards_shares_the_same_budget() -> None:
-    budget = ShardBudget("shed", memory=1000, rate=50.0, speed=0.5, fanout=9)
-    assert budget.shared(4, 2) == ShardBudget("shed", memory=2000, rate=100.0, speed=1.0, fanout=9)
-    assert budget.shared(4, 8) == ShardBudget("shed", memory=500, rate=25.0, speed=0.25, fanout=9)
+    budget = ShardBudget("shed", memory=1000, total=4000, rate=50.0, fanout=9)
+    assert budget.shared(4, 2) == replace(budget, memory=2000)
+    assert budget.shared(4, 8) == replace(budget, memory=500)
     assert ShardBudget("spill").shared(4, 8) == ShardBudget("spill")

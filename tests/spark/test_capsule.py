@@ -7,11 +7,12 @@ import pyarrow as pa
 import pytest
 
 from watersmeet.rows.columns import CODE, HOME, PUNCTUATION, TIME, concat
+from watersmeet.rows.inflow import Inflow
 from watersmeet.rows.ipc import from_ipc
 from watersmeet.rows.route import ByKey, Everywhere, StoredInOne
 from watersmeet.rows.shard import shard_numbers
 from watersmeet.spark.query import capsule as module
-from watersmeet.spark.query.capsule import CAPSULE_BYTES, Pack, payloads
+from watersmeet.spark.query.capsule import CAPSULE_BYTES, Pack, payloads, told_input
 from watersmeet.spark.query.shards import shard_ids
 
 
@@ -118,3 +119,22 @@ def test_payloads_are_written_one_behind_the_other() -> None:
     written.validate(full=True)
     read = [None if value is None else from_ipc(value) for value in written.to_pylist()]
     assert read == parts
+
+
+def test_a_task_tells_every_shard_what_it_has_packed_for_all_of_them() -> None:
+    # Given two tasks that pack rows of stream 1 for four shards,
+    pack = Pack(1, ByKey(), tuple(shard_ids(4)), told=True)
+    tasks = [[rows_of([1, 2, 3]), rows_of([4])], [rows_of([None, 6])], []]
+    sent = [
+        capsule for task in tasks for batch in pack(iter(task)) for capsule in batch.to_pylist()
+    ]
+    # when an operator gets them, then every shard learns of all rows, and none but these.
+    for shard in pack.ids:
+        inflow = Inflow()
+        for capsule in sent:
+            if capsule["shard"] == shard and capsule["stream"] == told_input(1):
+                inflow.merge(Inflow.from_bytes(capsule["payload"]))
+        assert (inflow.rows, inflow.oldest, inflow.newest) == (6, 0, 2)
+    told = [capsule for capsule in sent if capsule["stream"] == told_input(1)]
+    assert len(told) == 2 * 4
+    assert all(capsule["event_time"] is None for capsule in told)

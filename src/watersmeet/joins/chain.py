@@ -105,6 +105,7 @@ class Chain:
         for hop, following in pairwise(self.hops):
             handed, taken = len(hop.onward), len(following.operator.inputs)
             assert handed == taken, f"a hop hands on {handed} inputs, the next one takes {taken}"
+        assert not any(hop.operator.expects for hop in self.hops[1:]), "only the first hop is told"
         assert not self.hops[-1].onward, "the last hop gives results"
 
     @property

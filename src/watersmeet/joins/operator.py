@@ -7,6 +7,7 @@ each shard and micro-batch it calls::
 
     state = operator.open(store, shard, cache)
     counters = operator.counters()
+    operator.expect(inflows, state)        # before the first chunk, if it asks for that
     for results in operator.step(chunks, watermark, state, counters): ...
     for results in operator.finish(state, counters): ...   # only after the last input
     state.commit()
@@ -26,6 +27,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
+from watersmeet.rows.inflow import Inflow
 from watersmeet.rows.shard import Shard
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.manifest import total_bytes
@@ -152,6 +154,16 @@ class Operator(ABC, Generic[S, C, E]):
     @abstractmethod
     def open(self, store: Store, shard: Shard, cache: SegmentCache) -> S:
         """A shard's state, from its store."""
+
+    @property
+    def expects(self) -> bool:
+        """Must each shard know what the micro-batch brings to all of them? Only the first operator
+        of a chain may ask for it."""
+        return False
+
+    def expect(self, inflows: Sequence[Inflow], state: S) -> None:
+        """Learn what the micro-batch brings of each input, over all shards. It comes before the
+        first chunk of a step, where the micro-batch has rows."""
 
     @abstractmethod
     def step(

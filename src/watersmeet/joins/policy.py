@@ -21,11 +21,11 @@ class Policy:
 
 @dataclass(frozen=True)
 class BudgetedPolicy(Policy):
-    """How a join of streams runs, with each shard's part of a ``budget``, if there is one."""
+    """How a join of streams runs, with a ``budget`` as shards share it, if there is one."""
 
     budget: ShardBudget | None = field(default=None, kw_only=True)
 
     @property
     def memory(self) -> int | None:
-        """The bytes that a shard may take, if a budget says so."""
+        """The bytes that a step may take, if a budget says so."""
         return None if self.budget is None else self.budget.memory

@@ -12,7 +12,7 @@ read them:
     join        what joins of every family have in common
     windowed    what joins of streams have in common: windows, and the event time of results
     predicate   a condition that is a Python function, as the user gives it
-    budget      what a join may use, and each shard's part of it
+    budget      what a join may use, and how shards share it
     tuning      how a join works, where any way gives the same result
     limits      how large the pieces are in which work is done
 

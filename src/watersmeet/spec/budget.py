@@ -1,4 +1,4 @@
-"""Budgets: what a join may use, and each shard's part of it."""
+"""Budgets: what a join may use, and how shards share it."""
 
 from __future__ import annotations
 
@@ -40,34 +40,43 @@ class Budget:
 
 @dataclass(frozen=True)
 class ShardBudget:
-    """One shard's part of a budget. ``memory`` is in bytes, ``rate`` in rows a second. If the rate
-    is to be measured, ``speed`` is the shard's part of a core's time. ``fanout`` is how many
-    results one new row may make."""
+    """A budget, as a shard knows it. ``memory`` is what a step may take: the shards that are
+    stepped side by side share the query's. ``total`` is the bytes of the query's memory, for the
+    state of all shards. ``rate`` is in rows a second, of all shards together; ``measured``: it is
+    what the join turns out to manage. ``fanout`` is how many results one new row may make."""
 
     overflow: str
     memory: int | None = None
+    total: int | None = None
     rate: float | None = None
-    speed: float | None = None
+    measured: bool = False
     fanout: int | None = None
 
+    @property
+    def sheds_new(self) -> bool:
+        """May new rows be shed, because they come too fast?"""
+        return self.rate is not None or self.measured
+
+    @property
+    def bounds_state(self) -> bool:
+        """Is the state itself limited, and not just what of it is in memory?"""
+        return self.total is not None and self.overflow != "spill"
+
     def shared(self, before: int, now: int) -> ShardBudget:
-        """A shard's part, if the budget is divided between ``now`` shards, not ``before``."""
-        ratio = before / now
-        return replace(
-            self,
-            memory=None if self.memory is None else self.memory * before // now,
-            rate=None if self.rate is None else self.rate * ratio,
-            speed=None if self.speed is None else min(1.0, self.speed * ratio),
-        )
+        """The same, if ``now`` that many steps share what was divided by ``before``."""
+        memory = None if self.memory is None else self.memory * before // now
+        return replace(self, memory=memory)
 
 
-def shard_budget(budget: Budget, shards: int, cores: int | None) -> ShardBudget:
-    """One shard's part of the query's budget: shards are alike, and may all be at work at once."""
+def shard_budget(budget: Budget, parts: int) -> ShardBudget:
+    """A budget whose memory is shared by so many steps."""
     measured = budget.rate == "measured"
+    total = None if budget.memory is None else int(budget.memory)
     return ShardBudget(
         overflow=budget.overflow,
-        memory=None if budget.memory is None else int(budget.memory) // shards,
-        rate=None if budget.rate is None or measured else float(budget.rate) / shards,
-        speed=min(1.0, (cores or shards) / shards) if measured else None,
+        memory=None if total is None else total // parts,
+        total=total,
+        rate=None if budget.rate is None or measured else float(budget.rate),
+        measured=measured,
         fanout=budget.fanout,
     )

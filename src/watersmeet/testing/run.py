@@ -22,6 +22,7 @@ from watersmeet.joins.operator import (
 )
 from watersmeet.rows.columns import TIME, concat
 from watersmeet.rows.dealing import Dealer
+from watersmeet.rows.inflow import Inflow
 from watersmeet.rows.route import Route
 from watersmeet.rows.shard import Shard
 from watersmeet.state.cache import SegmentCache
@@ -79,8 +80,11 @@ class LocalRun:
         Spark, and takes effect in the next one. After the ``last`` one, no more input comes."""
         emitted: list[Emitted] = []
         counted: list[Counters] = []
+        inflows = self._inflows(rows)
         for number, chunk in enumerate(self._dealt(rows)):
-            emitted += self._step_shard(self.state(number), chunk, counted, last=last)
+            state = self.state(number)
+            self.operator.expect(inflows, state)
+            emitted += self._step_shard(state, chunk, counted, last=last)
         self.counters = merged(counted)
         if self.following is not None:
             self.following.watermark = self.watermark
@@ -121,6 +125,14 @@ class LocalRun:
         """The state of a shard, as it was committed last."""
         cache = SegmentCache(self.folder, _CACHE_BYTES)
         return self.operator.open(self.stores[number], Shard(number, len(self.stores)), cache)
+
+    def _inflows(self, rows: Sequence[pa.RecordBatch | None]) -> list[Inflow]:
+        """What the micro-batch brings of each input, over all shards, if the operator asks."""
+        inflows = [Inflow() for _ in rows]
+        if self.operator.expects:
+            for arrived, batch in zip(inflows, rows, strict=True):
+                arrived.add(batch)
+        return inflows
 
     def _dealt(self, rows: Sequence[pa.RecordBatch | None]) -> list[Chunk]:
         """The rows of each shard, by input."""

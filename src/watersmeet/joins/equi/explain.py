@@ -241,18 +241,28 @@ def _budget(spec: EquiSpec, policy: EquiPolicy) -> list[Node]:
             later = "; what is on disk is probed when no rows come, or the watermark requires it"
             what = f"answers from memory first{later if spec.timers else ', then from disk'}"
             what += "; nothing is lost"
-        each = f"{sizes.format(memory)}, {sizes.format(policy.memory or 0)} for each shard"
-        nodes.append(Node(f"memory: {each}: {what}"))
+        nodes.append(Node(f"memory: {sizes.format(memory)}, {_divided(policy)}: {what}"))
+        if policy.too_little_memory is not None:
+            nodes.append(Node(policy.too_little_memory.removeprefix("budget: ")))
     nodes += fan_out(spec, "results of one new row")
     if budget.rate is not None:
         rate = budget.rate if isinstance(budget.rate, str) else f"{budget.rate:,g} rows/s"
         nodes.append(
             Node(
                 f"rate: {rate}: if more rows come, some are shed; each stream gets half of the "
-                "rate, or its own rate where that is lower; results are lost"
+                "rate, or its own rate where that is lower; all shards keep the same share of a "
+                "stream's rows, so skew does not matter; results are lost"
             )
         )
     return [Node("budget", nodes)]
+
+
+def _divided(policy: EquiPolicy) -> str:
+    """How shards share the memory."""
+    if policy.budget is not None and policy.budget.bounds_state:
+        return "of which each shard has about its part of the rows, also where keys are skewed"
+    each, steps = sizes.format(policy.memory or 0), policy.side_by_side
+    return f"{each} for {f'each of {steps} shards' if steps > 1 else 'the shard'} at work at a time"
 
 
 def _deadline(spec: EquiSpec, position: int, lengths: Sequence[int | None] | None = None) -> str:

@@ -1,5 +1,4 @@
-"""The measurements of a stream in one shard: rows, rates and keys; and the choices that follow from
-them.
+"""The measurements of a stream in one shard: rows and keys; and the choices that follow from them.
 
 Averages are exponential: the newest micro-batch weighs a tenth. They are kept with the state, so
 a micro-batch that is run again makes the same choices.
@@ -23,9 +22,9 @@ _SAMPLE = 2048
 
 @dataclass
 class Flow:
-    """``rows`` are the new rows a micro-batch, and ``present`` is the share of micro-batches that
-    brought any; ``rate`` is in rows a second of event time; ``newest`` is the greatest time
-    seen; ``keys`` is an estimate of the number of distinct keys.
+    """``rows`` are the new rows a micro-batch that are joined, neither late nor shed, and
+    ``present`` is the share of micro-batches that brought any; ``keys`` is an estimate of the
+    number of distinct keys.
 
     ``indexed``: do new segments get an index? ``switch_votes``: for how many micro-batches in a row
     has the other choice been clearly cheaper? ``shed_until``: rows up to that time were discarded
@@ -38,8 +37,6 @@ class Flow:
 
     rows: float = 0.0
     present: float = 0.0
-    rate: float | None = None
-    newest: int | None = None
     keys: float | None = None
     steps: int = 0
     indexed: bool = True
@@ -49,20 +46,13 @@ class Flow:
     probe_order: list[int] = field(default_factory=list)
     sampled: int | None = None
 
-    def arrive(self, rows: int, oldest: int | None, newest: int | None) -> None:
-        """Learn from a micro-batch with data: how many rows of this stream it brought, and their
-        least and greatest time (None: without times)."""
+    def arrive(self, rows: int) -> None:
+        """Learn from a micro-batch with data: how many rows of this stream were joined. (By what
+        is left after shedding the algorithm is chosen: window paper, section 4.2.)"""
         weight = max(_WEIGHT, 1 / (self.steps + 1))
         self.steps += 1
         self.rows = moving_average(self.rows, rows, weight=weight)
         self.present = moving_average(self.present, rows > 0, weight=weight)
-        if newest is None or oldest is None:
-            return
-        since = oldest if self.newest is None else self.newest
-        if newest > since:
-            rate = rows * 1e6 / (newest - since)
-            self.rate = moving_average(self.rate, rate, weight=_WEIGHT)
-        self.newest = newest if self.newest is None else max(newest, self.newest)
 
     def sample_match_rates(self, shares: list[float]) -> None:
         """Learn which share of new rows matches a row of each stream."""

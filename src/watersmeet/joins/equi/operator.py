@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
@@ -11,8 +11,10 @@ from watersmeet.joins.equi.drivers import driven
 from watersmeet.joins.equi.layout import EquiLayout
 from watersmeet.joins.equi.state import EquiState
 from watersmeet.joins.equi.step import EquiStep
+from watersmeet.joins.equi.traffic import learn
 from watersmeet.joins.operator import Chunk, Operator, count_windows
 from watersmeet.joins.watermark import unproven
+from watersmeet.rows.inflow import Inflow
 from watersmeet.rows.shard import Shard
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.store import Store
@@ -32,6 +34,14 @@ class EquiJoin(Operator[EquiState, EquiCounters, pa.RecordBatch]):
 
     def counters(self) -> EquiCounters:
         return EquiCounters.zero(len(self.layout.inputs))
+
+    @property
+    def expects(self) -> bool:
+        return self.layout.policy.expects
+
+    def expect(self, inflows: Sequence[Inflow], state: EquiState) -> None:
+        if self.expects:
+            learn(state.traffic, inflows, self.layout.kept)
 
     def open(self, store: Store, shard: Shard, cache: SegmentCache) -> EquiState:
         return EquiState(self.layout, store, shard, cache)

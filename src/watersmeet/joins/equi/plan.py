@@ -84,7 +84,13 @@ class EquiPlan(JoinPlan):
             "of the other stream; if not, unbounded=True says so."
             for text in grown
         ]
-        return [*super().warnings(), *lasting, *lacking_times(self.spec)]
+        little = self.policy.too_little_memory
+        return [
+            *super().warnings(),
+            *lasting,
+            *lacking_times(self.spec),
+            *([] if little is None else [f"{little}."]),
+        ]
 
 
 def equi_spec(

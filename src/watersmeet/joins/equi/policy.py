@@ -10,14 +10,19 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from watersmeet import sizes
 from watersmeet.cost.engine import Weights, expected_directions, indexed_cost, plain_cost
 from watersmeet.cost.multiway import most_selective_first
+from watersmeet.cost.window import shares
 from watersmeet.joins.equi.spec import EquiSpec
 from watersmeet.joins.policy import BudgetedPolicy
 from watersmeet.spec.budget import shard_budget
 
 #: For throughput, rows are purged after this number of punctuations (metadata paper, section 6.2).
 PURGE_AFTER = 100
+
+#: A step with less memory is cut into pieces so small that it takes many times longer.
+LEAST_MEMORY = 1_000_000
 
 #: Which stream's new rows are processed first, for a goal (multiway paper, section 3.2). In the
 #: paper's experiments and in ours, initial-output-size has given most results at half time.
@@ -67,11 +72,37 @@ class EquiPolicy(BudgetedPolicy):
     probe_orders: tuple[tuple[int, ...], ...]
     in_stages: bool = False
 
+    @property
+    def side_by_side(self) -> int:
+        """How many shards are stepped at the same time."""
+        return _side_by_side(self.shards, self.cores)
+
+    @property
+    def too_little_memory(self) -> str | None:
+        """What is wrong with a budget of memory that no join can work with, and what is right."""
+        least = LEAST_MEMORY * self.side_by_side
+        if self.budget is None or self.budget.total is None or self.budget.total >= least:
+            return None
+        many = self.side_by_side > 1
+        steps = f"each of {self.side_by_side} shards at work" if many else "a shard at work"
+        return (
+            f"budget: memory of {sizes.format(self.budget.total)} is too little to work with: "
+            f"{steps} needs about {sizes.format(LEAST_MEMORY)}, or its work is cut so small that "
+            f"it takes many times longer. Give at least memory={sizes.format(least)!r}"
+        )
+
+    @property
+    def expects(self) -> bool:
+        """Must each shard know what all of them get?"""
+        return self.budget is not None and (self.budget.sheds_new or self.budget.bounds_state)
+
     def on(self, shards: int) -> EquiPolicy:
-        """The same, on another number of shards: they share the query's budget. (How a window is
-        stored at first stays as it is: it changes with the measurements.)"""
-        budget = None if self.budget is None else self.budget.shared(self.shards, shards)
-        return replace(self, shards=shards, budget=budget)
+        """The same, on another number of shards: they share the query's budget. (What the rates
+        suggested for a window at first stays: it changes with what is measured.)"""
+        now = replace(self, shards=shards)
+        if self.budget is None:
+            return now
+        return replace(now, budget=self.budget.shared(self.side_by_side, now.side_by_side))
 
 
 def equi_policy(
@@ -89,15 +120,32 @@ def equi_policy(
             streams=_driver(spec), rows="value" if spec.goal == "early" else "sequential"
         ),
         probe_orders=_probe_orders(spec),
-        budget=None if spec.budget is None else shard_budget(spec.budget, shards, cores),
+        budget=None
+        if spec.budget is None
+        else shard_budget(spec.budget, _side_by_side(shards, cores)),
         in_stages=_in_stages(spec),
         cores=cores,
     )
 
 
+def _side_by_side(shards: int, cores: int | None) -> int:
+    return min(shards, cores or shards)
+
+
+def _served_rates(spec: EquiSpec) -> list[float | None]:
+    """The declared rates, as they are once a budget has shed what is too much of them: by these
+    the algorithm is chosen (window paper, section 4.2)."""
+    declared = [stream.rows_per_second for stream in spec.streams]
+    served = None if spec.budget is None else spec.budget.rate
+    if not isinstance(served, int | float) or len(declared) != 2:
+        return declared
+    first, second = declared
+    return declared if first is None or second is None else [*shares(first, second, served)]
+
+
 def _index(spec: EquiSpec, shards: int, weights: Callable[[], Weights]) -> tuple[IndexPolicy, ...]:
     """How each window is stored, and why."""
-    rates = [stream.rows_per_second for stream in spec.streams]
+    rates = _served_rates(spec)
     keys = [stream.distinct_keys for stream in spec.streams]
     directions = expected_directions(
         [None if rate is None else rate / shards for rate in rates],

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from watersmeet.joins.equi.flow import Flow
 from watersmeet.joins.equi.layout import EquiLayout
+from watersmeet.joins.equi.traffic import Traffic
 from watersmeet.rows.shard import Shard
 from watersmeet.state.cache import SegmentCache
 from watersmeet.state.shard import ShardState
@@ -27,9 +28,10 @@ class EquiState(ShardState):
     """One shard of an equality join.
 
     ``watermark`` is that of the last step, in microseconds. ``flows[i]`` has the measurements of
-    stream i, and ``service`` is the rows a second that steps have managed. ``promises[i]`` has
-    numbers about stream i's closed keys. ``debts`` are the probes of stored segments that were put
-    off, oldest first."""
+    stream i, and ``traffic[i]`` what it brings to all shards, if a budget needs that. ``cramped``:
+    has it been noted that the memory is too small? ``service`` is the rows a second that steps have
+    managed. ``promises[i]`` has numbers about stream i's closed keys. ``debts`` are the probes of
+    stored segments that were put off, oldest first."""
 
     def __init__(self, layout: EquiLayout, store: Store, shard: Shard, cache: SegmentCache) -> None:
         super().__init__(
@@ -46,6 +48,8 @@ class EquiState(ShardState):
         kept, streams = self.section, len(layout.inputs)
         self.watermark: int | None = kept.get("watermark")
         self.flows = [Flow(**flow) for flow in kept.get("flows", [{}] * streams)]
+        self.traffic = [Traffic(**each) for each in kept.get("traffic", [{}] * streams)]
+        self.cramped: bool = kept.get("cramped", False)
         self.service: float | None = kept.get("service")
         self.promises: list[dict[str, int]] = kept.get("promises", [{}] * streams)
         self.debts = [Debt(**debt) for debt in kept.get("debts", [])]
@@ -73,6 +77,8 @@ class EquiState(ShardState):
         self.section.update(
             watermark=self.watermark,
             flows=[vars(flow) for flow in self.flows],
+            traffic=[vars(each) for each in self.traffic],
+            cramped=self.cramped,
             service=self.service,
             promises=self.promises,
             debts=[vars(debt) for debt in self.debts],

@@ -50,7 +50,6 @@ import pyarrow.compute as pc
 from watersmeet.joins.equi.context import StepContext
 from watersmeet.joins.equi.counters import EquiCounters
 from watersmeet.joins.equi.layout import EquiLayout
-from watersmeet.joins.equi.limits import shedding
 from watersmeet.joins.equi.limits.debts import Debts
 from watersmeet.joins.equi.limits.load import Load
 from watersmeet.joins.equi.match.combinations import CombinationMatcher
@@ -116,9 +115,9 @@ class EquiStep:
             rows: Chunk = [self._accepted(i, rows, watermark, load) for i, rows in enumerate(chunk)]
             if by_value and self.promises is not None:
                 first, rows = self.promises.groups(rows)
-                yield from self._processed(first)
+                yield from self._processed(first, load)
                 yield from self.promises.take_effect(paused=False)
-            yield from self._processed(rows)
+            yield from self._processed(rows, load)
         if self.debts is not None:
             yield from self.debts.finish(watermark, paused=load.paused)
         if self.promises is not None:
@@ -147,6 +146,7 @@ class EquiStep:
         are collected."""
         if rows is None or not len(rows):
             return rows
+        load.arrive(stream, rows)
         if self.promises is not None:
             rows = self.promises.collect(stream, rows)
         own = self._layout.inputs[stream].own_watermark
@@ -169,13 +169,14 @@ class EquiStep:
         count.late += before - len(rows)
         return rows
 
-    def _processed(self, rows: Chunk) -> Iterator[pa.RecordBatch]:
+    def _processed(self, rows: Chunk, load: Load) -> Iterator[pa.RecordBatch]:
         """Join new rows of all streams, in the order of the schedule, in parts that a memory
         budget has room for."""
         for stream, run in self._ordered(rows, self._state):
             limit = self._layout.piece
             for part in [run] if limit is None else sliced(run, limit):
                 yield from self._arrive(stream, part)
+                load.fit()
 
     def _arrive(self, stream: int, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """New rows of one stream probe the stored rows of the others, then are stored."""
@@ -190,8 +191,6 @@ class EquiStep:
             return
         self._state.flows[stream].sample_keys(codes_of(rows))
         yield from self.matcher.arrive(stream, Segment.of(rows))
-        if self._layout.policy.budget is not None:
-            shedding.fit(self._layout.policy.budget, self._state, self._context.names)
 
     # -- what the watermark proves --------------------------------------------------
 

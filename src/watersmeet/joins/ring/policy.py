@@ -136,7 +136,7 @@ def ring_policy(
         ),
         goal=spec.goal,
         cross_products=tuple((c.driver, c.stream, c.pairs) for c in streams.cross_products(order)),
-        budget=None if spec.budget is None else shard_budget(spec.budget, reach * hops, cores=1),
+        budget=None if spec.budget is None else shard_budget(spec.budget, reach * hops),
         cores=cores,
         everywhere=slices == shards and asked in (None, "auto"),
     )

@@ -26,6 +26,7 @@ from watersmeet.joins.chain import Input
 from watersmeet.rows.columns import TIME
 from watersmeet.rows.dealing import Dealer
 from watersmeet.rows.gathering import Gathering
+from watersmeet.rows.inflow import Inflow
 from watersmeet.rows.ipc import write_ipc
 from watersmeet.rows.route import Route, with_reach, with_slices
 from watersmeet.rows.types import UTC, canonical_rows
@@ -64,7 +65,8 @@ class Pack(WorkerObject):
     sends an empty capsule to every shard, so that each takes a step, and reports its state, in
     every micro-batch with data. ``counted``: rows of equal content are dealt by count
     (:mod:`watersmeet.rows.dealing`). About ``limit`` bytes of rows are packed at a time. ``label``
-    is what it is called in Spark's plans.
+    is what it is called in Spark's plans. ``told``: each task also tells every shard what it has
+    packed, all shards together, by a capsule for no stream (:func:`told_input`).
     """
 
     stream: int
@@ -73,12 +75,15 @@ class Pack(WorkerObject):
     label: str = "pack"
     counted: bool = False
     limit: int = PACK_BYTES
+    told: bool = False
 
     @classmethod
-    def of(cls, given: Input, stream: int, ids: tuple[int, ...], label: str) -> Pack:
+    def of(
+        cls, given: Input, stream: int, ids: tuple[int, ...], label: str, *, told: bool = False
+    ) -> Pack:
         """What packs the rows of the first operator's input of that number."""
         limit = PACK_BYTES if given.packed is None else min(given.packed, PACK_BYTES)
-        return cls(stream, given.route, ids, label, given.counted, limit)
+        return cls(stream, given.route, ids, label, given.counted, limit, told)
 
     @property
     def __name__(self) -> str:
@@ -104,8 +109,14 @@ class Pack(WorkerObject):
         parts = chain.from_iterable(sliced(batch, self.limit) for batch in batches)
         gathered = chain.from_iterable(map(gathering.add, map(without_places, parts)))
         dealing = Dealer() if self.counted else None
+        inflow = Inflow()
         for rows in chain(gathered, gathering.rest()):
+            if self.told:
+                rows = canonical_rows(rows)
+                inflow.add(rows)
             yield from self.packed(rows if dealing is None else dealing.dealt(rows))
+        if inflow.rows:
+            yield self._telling(inflow)
 
     def heartbeat(self) -> pa.RecordBatch:
         """An empty capsule for every shard."""
@@ -127,6 +138,19 @@ class Pack(WorkerObject):
                 total += size
         yield self._capsules(waiting)
 
+    def _telling(self, inflow: Inflow) -> pa.RecordBatch:
+        """A capsule for every shard that says what the task has packed for all of them."""
+        count = len(self.ids)
+        return pa.RecordBatch.from_arrays(
+            [
+                pa.array(self.ids, pa.int32()),
+                pa.array([told_input(self.stream)] * count, pa.int32()),
+                pa.nulls(count, UTC),
+                pa.array([inflow.to_bytes()] * count, pa.binary()),
+            ],
+            schema=CAPSULE_ARROW,
+        )
+
     def _capsules(self, slices: list[tuple[int, pa.RecordBatch | None]]) -> pa.RecordBatch:
         times = pa.array([greatest_time(rows) for _, rows in slices], pa.int64())
         return pa.RecordBatch.from_arrays(
@@ -138,6 +162,16 @@ class Pack(WorkerObject):
             ],
             schema=CAPSULE_ARROW,
         )
+
+
+def told_input(stream: int) -> int:
+    """What stands in the place of an input's number, if a capsule holds what a task has packed for
+    it, and no rows; and the number again.
+
+    >>> told_input(0), told_input(told_input(3))
+    (-1, 3)
+    """
+    return -1 - stream
 
 
 def payloads(parts: Sequence[pa.RecordBatch | None]) -> pa.Array:

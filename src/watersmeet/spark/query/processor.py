@@ -20,8 +20,10 @@ from pyspark.sql.streaming.stateful_processor import (
 
 from watersmeet.joins.chain import Circumstances
 from watersmeet.joins.operator import C, Chunk, E, Operator, S, State
+from watersmeet.rows.inflow import Inflow
 from watersmeet.rows.shard import Shard
-from watersmeet.spark.query.chunks import chunks
+from watersmeet.spark.query.capsule import told_input
+from watersmeet.spark.query.chunks import Capsule, chunks
 from watersmeet.spark.query.counters import report
 from watersmeet.spark.query.exits import Exit, with_last_report
 from watersmeet.spark.query.frames import to_frame
@@ -85,21 +87,24 @@ class Processor(WorkerObject, StatefulProcessor, Generic[S, C, E]):
     def handleInputRows(
         self, key: Any, rows: Iterator[DataFrameLike], timerValues: TimerValues
     ) -> Iterator[DataFrameLike]:
-        yield from briefly(
-            self._step(key[0], self._chunks(promptly(rows)), timerValues, fired=None)
-        )
+        yield from briefly(self._step(key[0], promptly(rows), timerValues, fired=None))
 
     def handleExpiredTimer(
         self, key: Any, timerValues: TimerValues, expiredTimerInfo: ExpiredTimerInfo
     ) -> Iterator[DataFrameLike]:
         fired = expiredTimerInfo.getExpiryTimeInMs()
-        yield from briefly(self._step(key[0], iter(()), timerValues, fired=fired))
+        yield from briefly(self._step(key[0], None, timerValues, fired=fired))
 
     def close(self) -> None:
         pass
 
     def _step(
-        self, key: int, chunks: Iterator[Chunk], timer_values: TimerValues, *, fired: int | None
+        self,
+        key: int,
+        frames: Iterator[DataFrameLike] | None,
+        timer_values: TimerValues,
+        *,
+        fired: int | None,
     ) -> Iterator[DataFrameLike]:
         began = time.perf_counter()
         shard = self._shards.get(key)
@@ -109,6 +114,7 @@ class Processor(WorkerObject, StatefulProcessor, Generic[S, C, E]):
         counters = self._operator.counters()
         watermark_ms = timer_values.getCurrentWatermarkInMs()
         watermark = (watermark_ms + self._hold) * 1000 if watermark_ms > 0 else None
+        chunks = iter(()) if frames is None else self._chunks(frames, state)
         emitted = self._emitted(chunks, watermark, state, counters)
 
         def committed() -> str:
@@ -143,13 +149,22 @@ class Processor(WorkerObject, StatefulProcessor, Generic[S, C, E]):
                 self._handle.registerTimer(wanted)
             state.timer = wanted
 
-    def _chunks(self, frames: Iterator[DataFrameLike]) -> Iterator[Chunk]:
+    def _chunks(self, frames: Iterator[DataFrameLike], state: S) -> Iterator[Chunk]:
         """New rows of each input, from their capsules, a bounded amount at a time."""
-        capsules = (
-            (stream, payload)
-            for frame in frames
-            for stream, payload in zip(frame["stream"], frame["payload"], strict=True)
-            if payload is not None
-        )
+        capsules = self._capsules(frames, state)
         limit = min(CHUNK_BYTES, self._operator.chunk_bytes or CHUNK_BYTES)
         return chunks(capsules, inputs=len(self._operator.inputs), limit=limit)
+
+    def _capsules(self, frames: Iterator[DataFrameLike], state: S) -> Iterator[Capsule]:
+        """The capsules with rows. When all have been read, which is before the first chunk, the
+        operator is told what the others say."""
+        inflows = [Inflow() for _ in self._operator.inputs]
+        for frame in frames:
+            for stream, payload in zip(frame["stream"], frame["payload"], strict=True):
+                if payload is None:
+                    continue
+                if stream < 0:
+                    inflows[told_input(stream)].merge(Inflow.from_bytes(payload))
+                else:
+                    yield stream, payload
+        self._operator.expect(inflows, state)

@@ -47,10 +47,12 @@ def run(
     """The results of a chain of operators over its inputs, as a DataFrame of that schema, streaming
     or batch as the inputs are. ``unique`` is its :func:`unique_name`, if it has one already."""
     ids, cache = tuple(shard_ids(chain.shards)), segment_cache(frames[0].sparkSession)
-    unique = unique or unique_name(chain.name)
+    unique, told = unique or unique_name(chain.name), chain.hops[0].operator.expects
     rows = _union(
         [
-            _packed(chain, given, df, Pack.of(given, i, ids, f"{unique}: pack {given.name}"))
+            _packed(
+                chain, given, df, Pack.of(given, i, ids, f"{unique}: pack {given.name}", told=told)
+            )
             for i, (given, df) in enumerate(zip(chain.inputs, frames, strict=True))
         ]
     )

@@ -52,6 +52,7 @@ def run(
     b: int,
     seconds: int,
     within: Any,
+    keys: int = 500,
     **given: Any,
 ) -> tuple[list[pa.Table], list[EquiCounters], LocalJoin]:
     """The results and counters of so many batches of a second."""
@@ -65,7 +66,8 @@ def run(
     )
     results, counters = [], []
     for second in range(seconds):
-        results.append(join.batch(a=rows(a, second), b=rows(b, second, seed=1)))
+        batch = {"a": rows(a, second, keys=keys), "b": rows(b, second, keys=keys, seed=1)}
+        results.append(join.batch(**batch))
         counters.append(join.counters)
     return results, counters, join
 
@@ -84,11 +86,11 @@ class TestTooFast:
         full, _, _ = run(None, tmp_path, a=800, b=200, seconds=30, within=WITHIN)
         budget = Budget(rate=100, overflow="shed")
         results, counters, _ = run(budget, tmp_path, a=800, b=200, seconds=30, within=WITHIN)
-        # The first second measures; then each stream is let in at 50 rows a second.
-        assert [stream.shed for stream in counters[0].streams] == [0, 0]
-        late = counters[5:]
-        kept = [np.mean([c.streams[i].rows - c.streams[i].shed for c in late]) for i in (0, 1)]
-        assert kept == pytest.approx([50, 50], rel=0.2)
+        # Each stream is let in at 50 rows a second, from the first micro-batch on.
+        first = [stream.rows - stream.shed for stream in counters[0].streams]
+        assert first == pytest.approx([50, 50], abs=25)
+        kept = [np.mean([c.streams[i].rows - c.streams[i].shed for c in counters]) for i in (0, 1)]
+        assert kept == pytest.approx([50, 50], rel=0.1)
         # What remains is a part of the full result, about as large as stated.
         assert not all_rows(results) - all_rows(full)
         stated = sum(c.results for c in counters[10:]) / sum(c.full_results for c in counters[10:])
@@ -133,21 +135,116 @@ class TestTooFast:
     def test_a_batch_that_runs_again_sheds_the_same_rows(
         self, tmp_path: Path, budget: Budget
     ) -> None:
-        _, _, join = run(budget, tmp_path, a=500, b=300, seconds=6, within=WITHIN)
-        saved = dict(join.stores[0].values)
+        _, _, join = run(budget, tmp_path, a=500, b=300, seconds=6, within=WITHIN, shards=3)
+        saved = [dict(store.values) for store in join.stores]
         watermark = join.watermark
         # In another order, and cut otherwise by the network: the rows are the same.
         batch = {"a": rows(500, 6), "b": rows(300, 6, seed=1)}
         again = {name: table.take(np.arange(len(table))[::-1]) for name, table in batch.items()}
         once = join.batch(**batch)
-        join.run.stores[0].values, join.run.watermark = saved, watermark
+        for store, values in zip(join.run.stores, saved, strict=True):
+            store.values = values
+        join.run.watermark = watermark
         twice = join.batch(**again)
         assert once.num_rows > 0
         assert multiset(once) == multiset(twice)
 
+    @pytest.mark.parametrize("shards", [1, 8, 40])
+    @pytest.mark.parametrize("keys", [500, 1])
+    def test_the_rate_is_that_of_all_shards_and_skew_does_not_matter(
+        self, tmp_path: Path, shards: int, keys: int
+    ) -> None:
+        def kept(number: int) -> tuple[list[float], int]:
+            budget, folder = Budget(rate=100, overflow="shed"), tmp_path / str(number)
+            given: dict[str, Any] = {
+                "a": 800,
+                "b": 200,
+                "seconds": 12,
+                "within": WITHIN,
+                "keys": keys,
+            }
+            results, counters, _ = run(budget, folder, shards=number, **given)
+            counted = [[s.rows - s.shed for s in c.streams] for c in counters]
+            return np.mean(counted, axis=0).tolist(), sum(t.num_rows for t in results)
+
+        (rates, results), (_, of_one) = kept(shards), kept(1)
+        assert rates == pytest.approx([50, 50], rel=0.1)
+        assert results == of_one > 0
+
+    def test_a_stream_has_the_rate_that_a_silent_one_leaves(self, tmp_path: Path) -> None:
+        budget = Budget(rate=100, overflow="shed")
+        join = LocalJoin(
+            {"a": STREAM, "b": STREAM}, on="k", within=WITHIN, budget=budget, folder=str(tmp_path)
+        )
+
+        def kept(second: int, b: int) -> float:
+            join.batch(a=rows(5000, second), b=rows(b, second, seed=1))
+            return join.counters.streams[0].rows - join.counters.streams[0].shed
+
+        # One that has brought nothing yet needs no part of the rate;
+        assert [kept(second, b=0) for second in range(4)] == pytest.approx([100] * 4, rel=0.25)
+        # if it brings rows, it has its half, also if it brings them now and then;
+        alternating = [kept(second, b=5000 * (second % 2)) for second in range(4, 16)]
+        assert np.mean(alternating[2:]) == pytest.approx(50, rel=0.15)
+        # and when it has fallen silent, that is the other's again.
+        silent = [kept(second, b=0) for second in range(16, 60)]
+        assert np.mean(silent[30:]) == pytest.approx(100, rel=0.1)
+
+    def test_rows_with_the_same_key_and_time_are_not_all_kept_or_all_shed(
+        self, tmp_path: Path
+    ) -> None:
+        # Given rows of which a hundred at a time are equal, but for one column at most,
+        def batch(second: int, *, alike: bool) -> pa.Table:
+            table = rows(10, second)
+            repeated = table.take(np.repeat(np.arange(10), 100))
+            numbers = pa.array(np.zeros(1000, int) if alike else np.arange(1000))
+            return repeated.set_column(2, "n", numbers)
+
+        for alike in (True, False):
+            # when they are ten times too many,
+            budget = Budget(rate=100, overflow="shed")
+            join = LocalJoin(
+                {"a": STREAM, "b": STREAM},
+                on="k",
+                within=WITHIN,
+                budget=budget,
+                folder=str(tmp_path / str(alike)),
+            )
+            kept = []
+            for second in range(10):
+                join.batch(a=batch(second, alike=alike))
+                kept.append(1000 - join.counters.streams[0].shed)
+            # then a tenth of each is kept.
+            assert kept[1:] == pytest.approx([100] * 9, rel=0.5)
+            assert np.mean(kept) == pytest.approx(100, rel=0.1)
+
+    def test_what_remains_is_as_expected_where_streams_share_keys_and_times(
+        self, tmp_path: Path
+    ) -> None:
+        # Given two streams with the same rows, each of which matches one of the other,
+        def totals(budget: Budget | None) -> tuple[int, int]:
+            join = LocalJoin(
+                {"a": STREAM, "b": STREAM},
+                on="k",
+                within=WITHIN,
+                budget=budget,
+                folder=str(tmp_path / str(budget)),
+            )
+            found = full = 0
+            for second in range(10):
+                same = rows(2000, second, keys=10**9)
+                found += join.batch(a=same, b=same).num_rows
+                full += join.counters.full_results
+            return found, full
+
+        found, stated = totals(Budget(rate=800, overflow="shed"))
+        full, _ = totals(None)
+        assert found == pytest.approx(full * 0.2 * 0.2, rel=0.25)
+        assert stated == pytest.approx(full, rel=0.25)
+
     def test_a_sample_is_as_large_as_it_should_be_and_grows_with_its_share(self) -> None:
         batch = pa.RecordBatch.from_pydict({CODE: pa.array(range(100_000), pa.int64())})
-        kept = {share: sample(batch, share) for share in (0.0, 0.1, 0.5, 1.0)}
+        kept = {share: sample(batch, share, seed=0) for share in (0.0, 0.1, 0.5, 1.0)}
         assert [len(rows) for rows in kept.values()] == pytest.approx([0, 1e4, 5e4, 1e5], rel=0.05)
         fewer, more = (set(kept[share].column(CODE).to_pylist()) for share in (0.1, 0.5))
         assert fewer < more
@@ -171,6 +268,33 @@ class TestTooLittleMemory:
         remains = sum(t.num_rows for t in results[50:]) / sum(t.num_rows for t in full[50:])
         assert stated < 0.9
         assert remains == pytest.approx(stated, rel=0.25)
+
+    @pytest.mark.parametrize(("shards", "keys"), [(8, 500), (40, 1)])
+    def test_shards_share_the_memory_as_they_share_the_rows(
+        self, tmp_path: Path, shards: int, keys: int
+    ) -> None:
+        # Given several shards, and rows of many keys or of a single one,
+        given: dict[str, Any] = {
+            "a": 400,
+            "b": 100,
+            "seconds": 16,
+            "within": timedelta(seconds=10),
+            "keys": keys,
+        }
+        full, _, _ = run(None, tmp_path, **given)
+        results, counters, join = run(self.BUDGET, tmp_path, shards=shards, **given)
+        # when their state is twice the budget, then it fills most of that, not one fortieth of it,
+        held = sum(w.memory for number in range(shards) for w in join.run.state(number).windows)
+        assert 70_000 < held <= 100_000
+        # the rows that left early are counted, and what is missing is about what is stated.
+        streams = [stream for c in counters for stream in c.streams]
+        came, left = sum(s.rows for s in streams), sum(s.shed + s.expired for s in streams)
+        assert sum(s.shed for s in streams) > 0
+        assert came - left == sum(join.state_rows())
+        stated = sum(c.results for c in counters) / sum(c.full_results for c in counters)
+        remains = sum(t.num_rows for t in results) / sum(t.num_rows for t in full)
+        assert stated < 0.9
+        assert remains == pytest.approx(stated, rel=0.15)
 
     def test_rate_and_memory_together(self, tmp_path: Path) -> None:
         budget = replace(self.BUDGET, rate=100)

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from watersmeet.joins.equi.context import StepContext, other_stream
 from watersmeet.joins.equi.limits.debts import Debts
+from watersmeet.joins.equi.limits.shedding import shard_part
 from watersmeet.joins.equi.match.discard import discard
 from watersmeet.joins.equi.promises.closed_keys import ClosedKeys
 from watersmeet.joins.equi.promises.promised_keys import PromisedKeys
@@ -43,9 +44,12 @@ class Purge:
 
     def _is_due(self, closed: ClosedKeys, *, paused: bool) -> bool:
         layout, windows = self._context.layout, self._context.state.windows
+        budget = layout.policy.budget
         near = (
-            layout.policy.memory is not None
-            and sum(window.memory for window in windows) > _NEAR_BUDGET * layout.policy.memory
+            budget is not None
+            and budget.total is not None
+            and sum(window.memory for window in windows)
+            > _NEAR_BUDGET * shard_part(budget.total, self._context.state)
         )
         return paused or near or closed.unpurged_count >= layout.policy.purge_after
 
