@@ -81,17 +81,13 @@ def case(dice: random.Random, files: int) -> EqualityCase:
         name: _stream(dice, name, promise, kind, pace if timed else None)
         for name, promise in promises.items()
     }
-    further = {} if windowed else {"unbounded": True}
     emits = how not in ("semi", "anti") and "punctuated" in promises.values()
     join = Join(
         streams,
         on=kind.names,
         within=timedelta(seconds=pace * dice.choice([0, 1, 4])) if windowed else None,
         how=how,
-        further={
-            **further,
-            **({"emit_punctuations": True} if emits and dice.random() < 0.4 else {}),
-        },
+        further={"emit_punctuations": True} if emits and dice.random() < 0.4 else {},
     )
     arrivals = _Arrivals(join, kind, promises, files, pace, seed=dice.getrandbits(64))
     return EqualityCase(
