@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 import watersmeet as wm
 from watersmeet.cli import app
 from watersmeet.demo.ads import CLICK_DELAY, NOON, SPAN, VIEW_DELAY, WITHIN, Ads
-from watersmeet.demo.race import Run
-from watersmeet.demo.screen import show_verdict
+from watersmeet.demo.race import Contender, Run
+from watersmeet.demo.screen import Outcome, show_verdict
 
 
 @pytest.mark.parametrize("asked", ["version", "--version"])
@@ -95,23 +95,41 @@ def test_rows_that_could_match_come_within_their_streams_delay() -> None:
                 seen[time] = max(seen[time], *times)
 
 
-def test_the_race_is_counted_as_a_whole_and_once_it_is_warm() -> None:
-    # Given a run whose first micro-batch is slow,
+def test_the_race_is_counted_without_its_first_micro_batch() -> None:
     run = Run(((100, 8.0), (100, 1.0), (200, 0.5), (200, 0.5)))
-    # then the whole has all of it, and the second half tells how it goes on.
     assert (run.rows, run.seconds, run.rate) == (600, 10.0, 60.0)
-    assert (run.warm.rows, run.warm.rate) == (400, 400.0)
-    assert Run().warm.rate == Run().rate == 0.0
+    assert (run.steady.rows, run.steady.seconds, run.steady.rate) == (500, 2.0, 250.0)
+    assert Run().steady.rate == Run().rate == 0.0
 
 
-def test_the_verdict_has_both_ratios(capsys: pytest.CaptureFixture[str]) -> None:
-    fast, slow = Run(((100, 4.0), (100, 1.0))), Run(((100, 4.0), (100, 6.0)))
-    runs = {"Watersmeet": fast, "Spark's own": slow}
-    show_verdict(runs, dict.fromkeys(runs, True), Console(width=200))
+def test_the_results_are_of_the_files_that_the_sink_has_the_rows_of(tmp_path: Path) -> None:
+    # Given a query that was stopped when its sink had its third micro-batch, and before the
+    # checkpoint said so, while the fourth one was planned,
+    contender = Contender("any", None, "", tmp_path / "out", tmp_path / "ck")  # type: ignore[arg-type]
+    for folder in (contender.results / "_spark_metadata", contender.checkpoint / "offsets"):
+        folder.mkdir(parents=True)
+    for number in ("0", "1", "2.compact"):
+        (contender.results / "_spark_metadata" / number).touch()
+    for batch in range(4):
+        offsets = "v1\n{}\n" + 2 * f'{{"logOffset":{batch}}}\n'
+        (contender.checkpoint / "offsets" / f"{batch}").write_text(offsets)
+    # then its results are of three files.
+    assert contender.joined_files() == 3
+
+
+@pytest.mark.parametrize(
+    ("slow", "said"),
+    [(Run(((100, 6.0),)), "6.0 times as fast as Spark's own join with"), (Run(), "Too few rows")],
+)
+def test_the_verdict_is_the_ratio_of_the_race(
+    capsys: pytest.CaptureFixture[str], slow: Run, said: str
+) -> None:
+    runs = {"Watersmeet": Run(((100, 1.0),)), "Spark's own": slow}
+    outcomes = {name: Outcome(run, warm_up=1.0, steps=()) for name, run in runs.items()}
+    show_verdict(outcomes, {"Watersmeet": True, "Spark's own": False}, Console(width=200))
     told = capsys.readouterr().out
-    assert (
-        "6.0 times as fast as Spark's own join, on this machine, once warm; 2.0 times over" in told
-    )
+    assert said in told
+    assert "other rows than Spark's own" in told
 
 
 @pytest.mark.spark
@@ -121,7 +139,7 @@ def test_the_demo_joins_what_it_wrote_and_says_so(tmp_path: Path) -> None:
     command = [str(Path(sys.executable).parent / "watersmeet"), "demo"]
 
     done = subprocess.run(
-        [*command, "--rows", "20000", "--output", str(output)],
+        [*command, "--rows", "40000", "--seconds", "3", "--output", str(output)],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -132,9 +150,10 @@ def test_the_demo_joins_what_it_wrote_and_says_so(tmp_path: Path) -> None:
     assert done.stderr == ""
     for line in ("inner join of views and clicks", "rows in", "state rows now", "late rows"):
         assert line in done.stdout
-    assert "times as fast as Spark's own join, on this machine, once warm" in done.stdout
-    assert "rows/s, warm" in done.stdout
-    assert "Both gave the same rows, those of a plain join of all files: correct." in done.stdout
+    assert "Both are warmed up first" in done.stdout
+    assert "times as fast as Spark's own join with its default state store" in done.stdout
+    assert "rows of a plain join of the files that it read: correct." in done.stdout
+    assert 'wm.join([views, clicks], on="ad_id", within="5 minutes")' in done.stdout
     results = pl.read_parquet(output / "results" / "*.parquet")
     assert f"{len(results):,}" in done.stdout
     assert len(results) > 1_000

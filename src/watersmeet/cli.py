@@ -37,8 +37,9 @@ def options(
 @app.command()
 def demo(
     rows: Annotated[
-        int, typer.Option(min=1_000, help="About how many rows the two streams carry.")
-    ] = 2_400_000,
+        int, typer.Option(min=1_000, help="About how many rows the two streams have, at most.")
+    ] = 12_000_000,
+    seconds: Annotated[int, typer.Option(min=1, help="For how long each of the two races.")] = 15,
     output: Annotated[
         Path, typer.Option(help="The folder for the results; made if it is not there.")
     ] = Path("demo-output"),
@@ -47,7 +48,7 @@ def demo(
     # Only this command needs what the demo imports.
     from watersmeet import demo
 
-    raise typer.Exit(demo.run(demo.Settings(rows=rows, output=output)))
+    raise typer.Exit(demo.run(demo.Settings(rows, seconds, output)))
 
 
 @app.command()

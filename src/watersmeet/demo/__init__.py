@@ -1,7 +1,8 @@
 """The demo: ad views meet clicks on a local Spark, twice: by Watersmeet and by Spark's own join.
 
-Both join the same files, one after the other, at full speed. In the end the results of both are
-compared, row by row, with a plain join of all the files.
+Both join the same files, one after the other. Both are warmed up first, and then race for the same
+time. In the end the results of each are compared, row by row, with a plain join of the files that
+it has read.
 
 That comparison needs no list of the rows that Spark found late. The data are
 made so that it does not matter: every row that could match comes within its
@@ -16,6 +17,7 @@ import functools
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +29,15 @@ from rich.markup import escape
 
 import watersmeet as wm
 from watersmeet.demo import ads, race
-from watersmeet.demo.screen import Screen, show_plan, show_sample, show_summary, show_verdict
+from watersmeet.demo.screen import (
+    Outcome,
+    Screen,
+    show_next,
+    show_plan,
+    show_sample,
+    show_summary,
+    show_verdict,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,6 +51,7 @@ class Settings:
     """What the command line says."""
 
     rows: int
+    seconds: int
     output: Path
 
 
@@ -71,39 +82,59 @@ def run(settings: Settings) -> int:
 
 def _run(settings: Settings, folder: Path, log: Path, console: Console) -> int:
     results = settings.output / "results"
-    with console.status("Writing the streams ..."):
-        rows = ads.write(folder, settings.rows)
-        expected = ads.expected(folder)
-    console.print("Starting Spark ...\n")
-    spark = _started_spark(folder, log)
+    with console.status("Starting Spark ..."):
+        spark = _started_spark(folder, log)
     try:
+        with console.status("Writing the streams ..."):
+            rows = ads.write(folder, settings.rows)
         plan, first = race.ours(spark, folder, results)
-        other = race.sparks_own(spark, folder, folder / "spark-results")
-        show_plan(plan, rows, console)
-        runs: dict[str, race.Run] = {}
-        steps: list[wm.StepMetrics] = []
-        contenders = (first, other)
-        with Screen(console, [contender.name for contender in contenders], rows) as screen:
-            for contender in contenders:
-                name = contender.name
-                checkpoint = folder / f"checkpoint-{len(runs)}"
-                watch = functools.partial(screen.watch, name)
-                runs[name], query = race.run(contender, checkpoint, watch)
-                steps += wm.metrics(query)
-        found = {
-            contender.name: pl.DataFrame(
-                pl.from_arrow(spark.read.parquet(str(contender.results)).toArrow())
-            )
-            for contender in contenders
-        }
+        contenders = (first, race.sparks_own(spark, folder))
+        show_plan(plan, rows, settings.seconds, console)
+        warm_ups = _warm_up(contenders, console)
+        ads.add_the_rest(folder)
+        outcomes = _race(contenders, warm_ups, settings.seconds, console)
+        with console.status("Comparing the results ..."):
+            found = {each.name: _rows_of(spark, each) for each in contenders}
+            correct = {
+                each.name: _same_rows(found[each.name], ads.expected(folder, each.joined_files()))
+                for each in contenders
+            }
     finally:
         spark.stop()
-    correct = {name: _same_rows(rows, expected) for name, rows in found.items()}
-    show_summary(runs, found, steps, console)
     show_sample(found[first.name], console)
-    show_verdict(runs, correct, console)
-    console.print(f"The results are in [bold]{escape(str(results))}[/] (Parquet).", soft_wrap=True)
+    show_summary(outcomes, found, console)
+    show_verdict(outcomes, correct, console)
+    show_next(results, console)
     return 0 if all(correct.values()) else 1
+
+
+def _warm_up(contenders: tuple[race.Contender, ...], console: Console) -> dict[str, float]:
+    """Have all join the first files; how many seconds each took."""
+    seconds = dict[str, float]()
+    for contender in contenders:
+        began = time.monotonic()
+        with console.status(f"Warming up {contender.name} ..."):
+            race.run(contender)
+        seconds[contender.name] = time.monotonic() - began
+    return seconds
+
+
+def _race(
+    contenders: tuple[race.Contender, ...],
+    warm_ups: dict[str, float],
+    seconds: int,
+    console: Console,
+) -> dict[str, Outcome]:
+    """Have one after the other go on with the files, for the same time."""
+    outcomes = dict[str, Outcome]()
+    with Screen(console, [contender.name for contender in contenders], seconds) as screen:
+        for contender in contenders:
+            name = contender.name
+            watch = functools.partial(screen.show, name)
+            query = race.run(contender, seconds=seconds, watch=watch)
+            steps = tuple(wm.metrics(query))
+            outcomes[name] = Outcome(race.Run.of(query).steady, warm_ups[name], steps)
+    return outcomes
 
 
 def _prepare(output: Path) -> Path:
@@ -143,6 +174,12 @@ def _output_to(path: Path) -> Iterator[None]:
             for stream, copy in zip(streams, kept, strict=True):
                 os.dup2(copy, stream)
                 os.close(copy)
+
+
+def _rows_of(spark: SparkSession, contender: race.Contender) -> pl.DataFrame:
+    rows = pl.from_arrow(spark.read.parquet(str(contender.results)).toArrow())
+    assert isinstance(rows, pl.DataFrame)
+    return rows
 
 
 def _same_rows(found: pl.DataFrame, expected: pl.DataFrame) -> bool:

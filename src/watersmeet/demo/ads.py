@@ -16,12 +16,16 @@ CLICK_DELAY = timedelta(seconds=20)
 VIEW_COLUMNS = "ad_id bigint, user_id bigint, campaign string, price double, viewed_at timestamp"
 CLICK_COLUMNS = "ad_id bigint, device string, clicked_at timestamp"
 
-#: The streams tell of so much time, however long they flow.
-SPAN = timedelta(minutes=20)
+#: Each stream is this number of files, and each file so much time of it; a micro-batch reads one
+#: of each. Large ones: every micro-batch takes Spark some time that does not depend on its rows.
+FILES, FILE_TIME = 40, timedelta(minutes=5)
+#: So many of them are there from the start: three times ``WITHIN``, so that the state has all that
+#: it will have. The others are put there for the race.
+FIRST_FILES = 3
+#: The streams tell of so much time, however many rows they have.
+SPAN = FILES * FILE_TIME
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
-#: Each stream is this number of files; a micro-batch reads one of each. Few and large ones: every
-#: micro-batch takes Spark some time that does not depend on its rows.
-FILES = 8
+_STREAMS = ("views", "clicks")
 _WRITTEN = 1_700_000_000
 
 _CAMPAIGNS = ("spring sale", "new shoes", "city trips", "coffee club", "phone plan", "museum night")
@@ -35,7 +39,7 @@ class Ads:
     :meth:`step` tells what arrives in the next stretch of time. A view arrives up
     to 8 seconds after its time, a click up to 15. One in five views is clicked on,
     a minute later on average, now and then more than ``WITHIN`` later, and
-    sometimes twice. From a quarter of ``SPAN`` on there are late clicks too, from
+    sometimes twice. From the third file on there are late clicks too, from
     phones that were offline for minutes.
     """
 
@@ -55,7 +59,7 @@ class Ads:
         self._coming = pl.concat([self._coming, self._clicks_on(views)])
         arrived = self._coming.filter(pl.col("arrives") < self._now).sort("arrives")
         self._coming = self._coming.filter(pl.col("arrives") >= self._now)
-        if start >= SPAN.total_seconds() / 4:
+        if start >= 2 * FILE_TIME.total_seconds():
             arrived = pl.concat([arrived, self._late(start, len(arrived) // 200)])
         clicks = arrived.with_columns(device=self._choice(_DEVICES, len(arrived)))
         return (
@@ -104,14 +108,16 @@ def _as_time(column: str) -> pl.Expr:
 
 
 def write(folder: Path, rows: int) -> int:
-    """Write about that number of rows, as files of both streams; how many they are."""
+    """Write about that number of rows, as files of both streams; how many they are. Those that are
+    not among the first are put aside."""
     views_per_second = rows / (1 + _CLICKS_PER_VIEW) / SPAN.total_seconds()
     ads, written = Ads(views_per_second), 0
     for number in range(FILES):
-        views, clicks = ads.step(SPAN.total_seconds() / FILES)
-        for stream, given in (("views", views), ("clicks", clicks)):
+        for stream, given in zip(_STREAMS, ads.step(FILE_TIME.total_seconds()), strict=True):
             path = folder / stream / f"{number:05}.parquet"
-            path.parent.mkdir(exist_ok=True)
+            if number >= FIRST_FILES:
+                path = _aside(path)
+            path.parent.mkdir(parents=True, exist_ok=True)
             given.write_parquet(path, compression="snappy")
             # Spark reads files in the order of these times.
             os.utime(path, (_WRITTEN + number, _WRITTEN + number))
@@ -119,12 +125,25 @@ def write(folder: Path, rows: int) -> int:
     return written
 
 
-def expected(folder: Path) -> pl.DataFrame:
-    """The result by a plain join of all that was written."""
+def add_the_rest(folder: Path) -> None:
+    """Put the files there that were put aside."""
+    for stream in _STREAMS:
+        for path in sorted(_aside(folder / stream / "*").parent.iterdir()):
+            path.rename(folder / stream / path.name)
+
+
+def _aside(path: Path) -> Path:
+    return path.parent.parent / "aside" / path.parent.name / path.name
+
+
+def expected(folder: Path, files: int) -> pl.DataFrame:
+    """The result by a plain join of the first files of both streams."""
+    views, clicks = (
+        pl.scan_parquet(sorted((folder / stream).glob("*.parquet"))[:files]) for stream in _STREAMS
+    )
     apart = pl.col("clicked_at") - pl.col("viewed_at")
     return (
-        pl.scan_parquet(folder / "views" / "*.parquet")
-        .join(pl.scan_parquet(folder / "clicks" / "*.parquet"), on="ad_id")
+        views.join(clicks, on="ad_id")
         .filter(apart.abs() <= WITHIN)
         .with_columns(event_time=pl.max_horizontal("viewed_at", "clicked_at"))
         .collect()

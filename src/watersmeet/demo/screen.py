@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import polars as pl
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -17,27 +19,38 @@ import watersmeet as wm
 from watersmeet.demo.ads import NOON, SPAN
 from watersmeet.demo.race import Run
 
-if TYPE_CHECKING:
-    from pyspark.sql.streaming.query import StreamingQuery
+#: The join of the demo, as a user writes it.
+CALL = 'wm.join([views, clicks], on="ad_id", within="5 minutes")'
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a contender has reached: its ``run`` in the race, the seconds that its ``warm_up`` took,
+    and what Watersmeet says of its ``steps``, of which Spark's own has none."""
+
+    run: Run
+    warm_up: float
+    steps: tuple[wm.StepMetrics, ...]
 
 
 class Screen:
     """A bar for each contender on a terminal; elsewhere, a line now and then."""
 
-    def __init__(self, console: Console, names: list[str], rows: int) -> None:
+    def __init__(self, console: Console, names: list[str], seconds: int) -> None:
         self._console = console
         self._progress = Progress(
             TextColumn("{task.description:12}"),
             BarColumn(bar_width=None),
-            TextColumn("{task.completed:,.0f} of {task.total:,.0f} rows"),
+            TextColumn("{task.completed:,.0f} of {task.total:,.0f} s"),
+            TextColumn("{task.fields[rows]:>15}"),
             TextColumn("{task.fields[rate]:>16}"),
-            TimeElapsedColumn(),
             console=console,
             expand=True,
         )
         self._tasks: dict[str, TaskID] = {
-            name: self._progress.add_task(name, total=rows, start=False, rate="") for name in names
+            name: self._progress.add_task(name, total=seconds, rows="", rate="") for name in names
         }
+        self._printed = time.monotonic()
 
     def __enter__(self) -> Screen:
         if self._console.is_terminal:
@@ -47,86 +60,69 @@ class Screen:
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
-    def watch(self, name: str, query: StreamingQuery) -> None:
-        """Show how a contender's query goes, until it ends."""
-        self._progress.start_task(self._tasks[name])
-        printed = time.monotonic()
-        while query.isActive:
-            time.sleep(0.25)
-            self._show(name, Run.of(query))
-            if not self._console.is_terminal and time.monotonic() - printed >= 5:
-                printed = time.monotonic()
-                self._console.print(f"{name}: {Run.of(query).rows:,} rows", soft_wrap=True)
-        error = query.exception()
-        if error is not None:
-            raise error
-        self._show(name, Run.of(query))
-        self._progress.stop_task(self._tasks[name])
-
-    def _show(self, name: str, run: Run) -> None:
-        rate = f"{run.rate:,.0f} rows/s" if run.batches else "starting"
-        self._progress.update(self._tasks[name], completed=run.rows, rate=rate)
+    def show(self, name: str, run: Run, seconds: float) -> None:
+        """Show what a contender has done after so many seconds."""
+        rows, rate = f"{run.rows:,} rows", f"{run.rate:,.0f} rows/s" if run.batches else ""
+        self._progress.update(self._tasks[name], completed=seconds, rows=rows, rate=rate)
+        if not self._console.is_terminal and time.monotonic() - self._printed >= 5:
+            self._printed = time.monotonic()
+            self._console.print(f"{name}: {rows} in {seconds:.0f} s", soft_wrap=True)
 
 
-def show_plan(plan: wm.Plan, rows: int, console: Console) -> None:
+def show_plan(plan: wm.Plan, rows: int, seconds: int, console: Console) -> None:
     console.print(Text(plan.explain()), soft_wrap=not console.is_terminal)
     console.print(
-        f"\n{rows:,} views and clicks of {_span()} are joined twice, from the same files, at full "
-        "speed: by Watersmeet, then by Spark's own join; one after the other, so that neither "
-        "disturbs the other.\n",
+        f"\n{rows:,} views and clicks, of {NOON:%H:%M} to {NOON + SPAN:%H:%M}, are there to be "
+        "joined: by Watersmeet, and by Spark's own join. Both are warmed up first, with the same "
+        f"rows. Then each races alone for {seconds} seconds, at full speed.\n",
         soft_wrap=not console.is_terminal,
     )
 
 
-def _span() -> str:
-    return f"{NOON:%H:%M} to {NOON + SPAN:%H:%M}"
-
-
 def show_summary(
-    runs: Mapping[str, Run],
-    found: Mapping[str, pl.DataFrame],
-    steps: list[wm.StepMetrics],
-    console: Console,
+    outcomes: Mapping[str, Outcome], found: Mapping[str, pl.DataFrame], console: Console
 ) -> None:
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column(style="bold")
-    for name in runs:
+    for name in outcomes:
         table.add_column(name, justify="right", style="cyan")
     table.add_column()
 
     def add(label: str, values: list[str], note: str) -> None:
-        table.add_row(label, *values, *[""] * (len(runs) - len(values)), note)
+        table.add_row(label, *values, *[""] * (len(outcomes) - len(values)), note)
 
-    add("rows in", [f"{run.rows:,}" for run in runs.values()], "views and clicks")
-    add("results", [f"{len(rows):,}" for rows in found.values()], "clicks within 5 minutes")
-    add("seconds", [f"{run.seconds:.1f}" for run in runs.values()], "from the first row on")
-    whole, warm = (
-        [f"{run.rate:,.0f}" for run in some]
-        for some in (runs.values(), [run.warm for run in runs.values()])
-    )
-    add("rows/s", whole, "of the whole run, the cold start included")
-    add("rows/s, warm", warm, "of its second half: what a query that runs for long has")
-    add("state rows now", [f"{steps[-1].state_rows:,}"], f"{steps[-1].state_bytes / 1e6:,.1f} MB")
-    add("late rows", [f"{sum(step.late for step in steps):,}"], "dropped, and counted")
+    runs, steps = [each.run for each in outcomes.values()], next(iter(outcomes.values())).steps
+    add("warm-up", [f"{each.warm_up:.1f} s" for each in outcomes.values()], "not counted below")
+    add("race", [f"{run.seconds:.1f} s" for run in runs], "in whole micro-batches")
+    add("rows in", [f"{run.rows:,}" for run in runs], "views and clicks")
+    add("rows/s", [f"{run.rate:,.0f}" for run in runs], "")
+    add("results", [f"{len(rows):,}" for rows in found.values()], "in all: clicks within 5 minutes")
+    if steps:
+        size = f"{steps[-1].state_bytes / 1e6:,.1f} MB"
+        add("state rows now", [f"{steps[-1].state_rows:,}"], f"{size}: what may still match")
+        add("late rows", [f"{sum(step.late for step in steps):,}"], "dropped, and counted")
     console.print()
     console.print(table)
 
 
-def show_verdict(runs: Mapping[str, Run], correct: Mapping[str, bool], console: Console) -> None:
-    """The ratio, and whether both gave the rows of a plain join of all files."""
-    first, other = runs.values()
-    if all(correct.values()):
-        proof = "Both gave the same rows, those of a plain join of all files: [green]correct[/]."
-    else:
-        wrong = " and ".join(name for name, right in correct.items() if not right)
-        proof = f"[red]WRONG[/]: a plain join of all files gives other rows than {wrong}."
-    if first.rate and other.rate:
-        warm, whole = first.warm.rate / other.warm.rate, first.rate / other.rate
+def show_verdict(
+    outcomes: Mapping[str, Outcome], correct: Mapping[str, bool], console: Console
+) -> None:
+    """The ratio, and whether each gave the rows of a plain join of its files."""
+    ours, other = (each.run for each in outcomes.values())
+    if ours.rate and other.rate:
         console.print(
-            f"\n[bold]{warm:.1f} times as fast as Spark's own join[/], on this machine, once warm; "
-            f"{whole:.1f} times over the whole run, with its cold start.",
+            f"\n[bold]{ours.rate / other.rate:.1f} times as fast as Spark's own join[/] with its "
+            "default state store, on this machine, both warm.",
             soft_wrap=True,
         )
+    else:
+        console.print("\nToo few rows, or too little time, for a ratio.", soft_wrap=True)
+    if all(correct.values()):
+        proof = "Each gave the rows of a plain join of the files that it read: [green]correct[/]."
+    else:
+        wrong = " and ".join(name for name, right in correct.items() if not right)
+        proof = f"[red]WRONG[/]: a plain join of the same files gives other rows than {wrong}."
     console.print(proof, soft_wrap=True)
 
 
@@ -138,3 +134,16 @@ def show_sample(found: pl.DataFrame, console: Console) -> None:
         table.add_row(*(f"{v:%H:%M:%S}" if isinstance(v, datetime) else str(v) for v in row))
     console.print()
     console.print(table)
+
+
+def show_next(results: Path, console: Console) -> None:
+    """Where the results are, and what to do now."""
+    docs = Path(wm.__file__).parent / "docs"
+    console.print(
+        f"The results are in [bold]{escape(str(results))}[/] (Parquet).\n\n"
+        "[bold]Next[/]: this join is one line, over two streaming DataFrames of yours:\n"
+        f"  {escape(CALL)}\n"
+        f"The guide begins there: {escape(str(docs.resolve() / 'guide.md'))}\n"
+        f"To replace a join of Spark's: {escape(str(docs.resolve() / 'replace.md'))}",
+        soft_wrap=True,
+    )
