@@ -56,6 +56,7 @@ WORDS = {
 BANNED = {"manager", "helper", "helpers", "util", "utils", "misc", "impl", "stuff"}
 #: Spark, Python or a user calls these by name.
 CALLED_FROM_OUTSIDE = {
+    "_repr_html_",  # notebooks
     "construct_array_type",  # pandas
     "expected_share",
     "handleExpiredTimer",
