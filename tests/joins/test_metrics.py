@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import watersmeet as wm
-from watersmeet.joins.metrics_table import MetricsTable
+from watersmeet.joins.metrics import MetricsTable
 
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
 VIEWS = wm.EquiStreamCounters(rows=1200, late=3, state_rows=5000, state_bytes=1_500_000, segments=2)

@@ -156,3 +156,18 @@ def test_a_worker_keeps_what_it_knows_of_a_few_queries_only() -> None:
     in_place._memory_of("another")
     assert "1" not in in_place._MEMORIES
     assert len(in_place._MEMORIES) == in_place._QUERIES
+
+
+def test_results_leave_in_sparks_own_types(tmp_path: Path) -> None:
+    # Given a table with a struct whose field Spark takes for NOT NULL,
+    strict = pa.struct([pa.field("a", pa.int64(), nullable=False)])
+    table = pa.table({"key": [1], "strict": pa.array([{"a": 1}], strict)})
+    local = LocalEnrich("a", ORDERS, table, on="key", how="left", folder=str(tmp_path))
+    types = pa.schema([*ORDERS.schema, pa.field("strict", strict), pa.field(REPORT, pa.string())])
+    cache = SegmentCache(str(tmp_path / "cache"), 1 << 30)
+    worker = InPlace(Enrich(local.layout, local.staged), cache, "types", "answer", types)
+    # when a row of the stream has no match, then the struct is null, as is that of the report.
+    found = concat([*worker(iter([orders(local, ["x", "y"])]))])
+    found.validate(full=True)
+    assert found.schema == types
+    assert found.column("strict").to_pylist() == [{"a": 1}, None, None]

@@ -1,4 +1,5 @@
-"""What a join did in one micro-batch, as the user gets it: the counters of all shards, added up."""
+"""What a join did in one micro-batch, as the user gets it: the counters of all shards, added up;
+and the records of many as a table."""
 
 from __future__ import annotations
 
@@ -6,12 +7,16 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 
+import pandas as pd
+
 from watersmeet import sizes
 from watersmeet.joins.operator import JoinStreamCounters, Largest, StreamCounters
 
 #: What a record's text says of a stream in words, and what it says of the micro-batch.
 _STREAM_SAID = ("rows", "state_rows", "state_bytes", "segments")
 _SAID = ("batch", "results", "step_ms", "steps")
+#: A notebook shows so many records, the last ones.
+_SHOWN = 20
 
 
 @dataclass(frozen=True)
@@ -111,6 +116,30 @@ class JoinMetrics(StepMetrics):
         return self._sum("unproven")
 
 
+class MetricsTable(list[StepMetrics]):
+    """Records, oldest first: a list that a notebook shows as a table."""
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A row for each record, with a column for each number. Those of a stream are called
+        ``views.rows``, and so on; what a record does not count is missing."""
+        frame = pd.DataFrame([record.flat() for record in self])
+        for name in ("timestamp", "watermark"):
+            if name in frame:
+                frame[name] = pd.to_datetime(frame[name], utc=True)
+        return frame
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self))
+
+    def _repr_html_(self) -> str:
+        """The last records, with the columns in which any has a number."""
+        frame = self.to_pandas()
+        said = [name for name in frame if any(map(_says, frame[name]))]
+        shown = frame[said].tail(_SHOWN).to_html(index=False, na_rep="")
+        left = len(self) - _SHOWN
+        return f"{shown}\n<p>and {left:,} before</p>" if left > 0 else shown
+
+
 def _time_text(time: datetime) -> str:
     return f"{time:%Y-%m-%d %H:%M:%S %Z}"
 
@@ -128,3 +157,8 @@ def _counted_text(values: Mapping[str, object], said: tuple[str, ...]) -> str:
     """The numbers that are not zero, and not said elsewhere."""
     numbers = {name: n for name, n in values.items() if isinstance(n, int) and name not in said}
     return ", ".join(f"{name} {number:,}" for name, number in numbers.items() if number)
+
+
+def _says(value: object) -> bool:
+    """Is there anything to show?"""
+    return not pd.isna(value) and value not in (0, "")

@@ -138,6 +138,15 @@ def in_type(values: pa.Array, kind: pa.DataType) -> pa.Array:
     return values.cast(kind)
 
 
+def rows_in(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Rows of canonical types in Spark's own, as the schema says; nothing is copied if these are
+    the same."""
+    columns = [
+        in_type(column, field.type) for column, field in zip(rows.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
 def _with_elements(
     values: pa.Array, kind: pa.DataType, element: pa.DataType, *, nullable: bool = False
 ) -> pa.Array:

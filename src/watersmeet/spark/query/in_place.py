@@ -29,7 +29,7 @@ from watersmeet.joins.operator import AnyOperator, Chunk
 from watersmeet.rows.columns import TIME
 from watersmeet.rows.gathering import Gathering
 from watersmeet.rows.shard import Shard
-from watersmeet.rows.types import canonical_rows
+from watersmeet.rows.types import canonical_rows, rows_in
 from watersmeet.rows.widths import sliced
 from watersmeet.spark.checkpoint.start_check import watch
 from watersmeet.spark.query import counters
@@ -39,6 +39,7 @@ from watersmeet.spark.query.inputs import quoted
 from watersmeet.spark.query.observations import observation_name
 from watersmeet.spark.query.places import with_places, without_places
 from watersmeet.spark.query.query import segment_cache
+from watersmeet.spark.query.result import spark_types
 from watersmeet.spark.session.worker import prepare, promptly
 from watersmeet.spark.session.worker_object import WorkerObject, briefly
 from watersmeet.state.cache import SegmentCache
@@ -76,6 +77,7 @@ def run_in_place(chain: Chain, df: DataFrame, schema: T.StructType, *, unique: s
         segment_cache(rows.sparkSession),
         query=uuid.uuid4().hex,
         label=f"{unique}: answer {operator.inputs[0]}",
+        types=spark_types(T.StructType([*schema, counters.FIELD])),
     )
     if rows.isStreaming:
         watch(rows.sparkSession, {})  # there is no state, but no second watermark may follow
@@ -94,12 +96,15 @@ def _with_watermark(chain: Chain, given: Input, rows: DataFrame) -> DataFrame:
 @dataclass(frozen=True)
 class InPlace(WorkerObject):
     """Steps an operator over the rows of a task, as a function for ``mapInArrow``. What it learns
-    is kept under the name of the ``query``. ``label`` is what it is called in Spark's plans."""
+    is kept under the name of the ``query``. ``label`` is what it is called in Spark's plans.
+    ``types`` are those that Spark wants the results in, with their report; None: they stay as
+    they are."""
 
     operator: AnyOperator
     cache: SegmentCache
     query: str
     label: str
+    types: pa.Schema | None = None
 
     @property
     def __name__(self) -> str:
@@ -108,7 +113,8 @@ class InPlace(WorkerObject):
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare()
-        yield from briefly(self._step(promptly(batches)))
+        for rows in briefly(self._step(promptly(batches))):
+            yield rows if self.types is None else rows_in(rows, self.types)
 
     def _step(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         began = time.perf_counter()

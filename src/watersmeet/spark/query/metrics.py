@@ -24,8 +24,7 @@ from pyspark.sql.streaming.listener import (
 
 from watersmeet.errors import PlanError
 from watersmeet.joins.families import family_of
-from watersmeet.joins.metrics import StepMetrics
-from watersmeet.joins.metrics_table import MetricsTable
+from watersmeet.joins.metrics import MetricsTable, StepMetrics
 from watersmeet.joins.operator import Largest, StreamCounters
 from watersmeet.spark.query.counters import (
     COUNTERS,

@@ -49,6 +49,11 @@ def arrow_schemas(spec: JoinSpec, frames: Sequence[DataFrame]) -> tuple[list[pa.
 
 def _arrow_schema(schema: T.StructType, stream: str) -> pa.Schema:
     """The canonical Arrow schema of a stream's rows."""
+    return canonical_schema(spark_types(schema, stream))
+
+
+def spark_types(schema: T.StructType, stream: str = "result") -> pa.Schema:
+    """The Arrow types that Spark itself has for such columns."""
     fields = []
     for field in schema:
         try:
@@ -59,7 +64,7 @@ def _arrow_schema(schema: T.StructType, stream: str) -> pa.Schema:
                 f"{field.dataType.simpleString()}, which Spark cannot hand to Python: "
                 "cast it, or leave it out with .drop()"
             ) from error
-    return canonical_schema(pa.schema(fields))
+    return pa.schema(fields)
 
 
 def with_event_time(spec: JoinSpec, results: DataFrame) -> DataFrame:
