@@ -35,7 +35,6 @@ THIN = {
     "joins/equi/family.py": "a room has one: its entry in the list of families",
     "joins/ring/chain.py": "a room has one: what backends run",
     "joins/ring/family.py": "a room has one: its entry in the list of families",
-    "joins/metrics_table.py": "what notebooks show, apart from what is counted",
     "joins/ring/search/progress_log.py": "a line in the worker's log, apart from the search",
     "spark/checkpoint/copy.py": "copying files, apart from what becomes of rows",
     "spark/checkpoint/unsafe_rows.py": "a binary format of Spark's, with its drawing",
