@@ -150,10 +150,10 @@ def fingerprint(spec: EquiSpec, layouts: Sequence[RowLayout]) -> str:
     facts = {
         "join type": spec.how.name,
         "types of the key": list(spec.key_types),
-        **stream_facts(spec, layouts),
     }
     for stream, keys in zip(spec.streams, spec.keys, strict=True):
         facts[f"key of {stream.name}"] = list(keys)
+    facts |= stream_facts(spec, layouts)
     if spec.emit_punctuations:
         facts["punctuations"] = "emitted"
     return fingerprint_of(facts)
