@@ -126,13 +126,13 @@ def _inputs(
 def fingerprint(spec: EquiSpec, layouts: Sequence[RowLayout]) -> str:
     """What of a query must not change while its checkpoint lives. A join that hands punctuations on
     remembers keys that others forget."""
+    keys = zip(spec.streams, spec.keys, strict=True)
     facts = {
         "join type": spec.how.name,
         "types of the key": list(spec.key_types),
+        **{f"key of {stream.name}": list(names) for stream, names in keys},
         **stream_facts(spec, layouts),
     }
-    for stream, keys in zip(spec.streams, spec.keys, strict=True):
-        facts[f"key of {stream.name}"] = list(keys)
     if spec.emit_punctuations:
         facts["punctuations"] = "emitted"
     return fingerprint_of(facts)
