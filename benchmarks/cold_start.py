@@ -33,8 +33,11 @@ RUNS = 5
 GOAL = 1.0
 PARTS = ("plan", "first", "query")
 _WORKLOAD = Workload("cold", rows=50_000, keys=250_000, batches=4, minutes=5)
-_OURS = (harness.ours, harness.ROCKSDB)
-_NATIVE = (window_join.native, harness.ROCKSDB)
+_WAYS = {
+    "ours": (harness.ours, harness.ROCKSDB),
+    "native": (window_join.native, harness.ROCKSDB),
+    "native, format 4": (window_join.native, harness.FORMAT_4),
+}
 
 
 def main() -> None:
@@ -45,7 +48,7 @@ def main() -> None:
     if options.one:
         _one(options.one[0], Path(options.one[1]))
         return
-    ways = {"ours": ROOT, "native": ROOT}
+    ways = dict.fromkeys(_WAYS, ROOT)
     if options.other:
         ways["the other's"] = options.other.resolve()
     measured: dict[str, list[dict[str, float]]] = {way: [] for way in ways}
@@ -58,7 +61,7 @@ def main() -> None:
 
 
 def _in_process(way: str, checkout: Path, folder: Path) -> dict[str, float]:
-    name = "native" if way == "native" else "ours"
+    name = way if way in _WAYS else "ours"
     path = os.pathsep.join([str(checkout / "src"), str(ROOT)])
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.cold_start", "--one", name, str(folder)],
@@ -78,8 +81,8 @@ def _one(way: str, folder: Path) -> None:
     # Python workers are of no use to Spark's own join: it does not pay for their start.
     spark = wm.local_session(name="cold start", config={warm.SETTING: str(ours).lower()})
     spark.sparkContext.setLogLevel("ERROR")
-    build, provider = _OURS if ours else _NATIVE
-    spark.conf.set(harness.PROVIDER, provider)
+    build, store = _WAYS[way]
+    store.use(spark)
     streams = {name: harness.stream(spark, folder, name) for name in _WORKLOAD.streams}
     began = time.perf_counter()
     joined = build(streams, _WORKLOAD.window)

@@ -43,9 +43,33 @@ WARM_UP_SECONDS = (90, 180)
 WARM_UP_PASSES = 3
 #: How often each way is timed.
 PASSES = 2
-PROVIDER = "spark.sql.streaming.stateStore.providerClass"
-ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-DEFAULT = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+_STATE = "org.apache.spark.sql.execution.streaming.state"
+
+
+@dataclass(frozen=True)
+class Store:
+    """Where state is stored: a state store's ``provider``, and the ``join_format`` in which Spark's
+    own join of streams stores its rows; None: Spark's usual one."""
+
+    provider: str
+    join_format: int | None = None
+
+    def use(self, spark: SparkSession) -> None:
+        """Let queries that start from now on store their state so."""
+        spark.conf.set("spark.sql.streaming.stateStore.providerClass", f"{_STATE}.{self.provider}")
+        if self.join_format is None:
+            spark.conf.unset(_JOIN_FORMAT)
+        else:
+            spark.conf.set(_JOIN_FORMAT, str(self.join_format))
+
+
+_JOIN_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
+ROCKSDB = Store("RocksDBStateStoreProvider")
+DEFAULT = Store("HDFSBackedStateStoreProvider")
+#: Spark's newest format of a join's state, which RocksDB alone can have.
+FORMAT_4 = Store("RocksDBStateStoreProvider", 4)
+#: In which ways Spark's own joins store their state.
+NATIVE_STORES = {"RocksDB": ROCKSDB, "RocksDB, format 4": FORMAT_4, "default": DEFAULT}
 
 console = Console(width=110)
 
@@ -115,14 +139,25 @@ def in_process(module: str, *arguments: str) -> dict[str, float]:
     return found
 
 
-#: From the streams by name, and the window, to the result; and the state store provider.
+#: From the streams by name, and the window, to the result; and where state is stored.
 Build = Callable[[dict[str, DataFrame], str], DataFrame]
-Way = tuple[Build, str]
+Way = tuple[Build, Store]
 
 
 def ours(streams: dict[str, DataFrame], window: str) -> DataFrame:
     named = [wm.stream(df, name, time=f"{name}_time", delay=DELAY) for name, df in streams.items()]
     return wm.join(named, on="key", within=window)
+
+
+def natives(name: str, build: Build) -> dict[str, Way]:
+    """Spark's own join, in every way in which it can store its state."""
+    return {f"{name}, {kind}": (build, store) for kind, store in NATIVE_STORES.items()}
+
+
+def best_native(runs: Mapping[str, Run]) -> Run:
+    """The fastest of the ways in which Spark's own join can store its state."""
+    native = (run for way, run in runs.items() if way.startswith("native"))
+    return min(native, key=lambda run: run.batch_ms)
 
 
 def floor(streams: dict[str, DataFrame], _window: str) -> DataFrame:
@@ -139,8 +174,8 @@ def floor(streams: dict[str, DataFrame], _window: str) -> DataFrame:
 def start(
     spark: SparkSession, way: Way, workload: Workload, folder: Path, checkpoint: Path
 ) -> StreamingQuery:
-    build, provider = way
-    spark.conf.set(PROVIDER, provider)
+    build, store = way
+    store.use(spark)
     streams = {name: stream(spark, folder, name) for name in workload.streams}
     joined = build(streams, workload.window)
     return (

@@ -35,8 +35,7 @@ from rich.table import Table
 
 import watersmeet as wm
 from benchmarks.harness import (
-    DEFAULT,
-    PROVIDER,
+    NATIVE_STORES,
     ROCKSDB,
     collect_garbage,
     completed,
@@ -91,16 +90,16 @@ def write(folder: Path, size: int, batches: int) -> None:
 def start(spark: SparkSession, way: str, folder: Path, checkpoint: Path) -> StreamingQuery:
     news, access = stream(spark, folder, "news"), stream(spark, folder, "access", files=CORES)
     if way == "ours":
-        spark.conf.set(PROVIDER, ROCKSDB)
+        ROCKSDB.use(spark)
         streams = [
             wm.stream(news, "news", unique=True),
             wm.stream(access, "access", punctuation=wm.Punctuation(when="over")),
         ]
-        joined = wm.join(streams, on="sno", goal="memory")
+        joined = wm.join(streams, on="sno", goal="memory", unbounded=True)
     elif way == "floor":
         joined = floor({"access": access}, "")
     else:
-        spark.conf.set(PROVIDER, ROCKSDB if way == "native, RocksDB" else DEFAULT)
+        NATIVE_STORES[way.removeprefix("native, ")].use(spark)
         joined = news.join(access.where("not over"), "sno")
     writer = joined.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
     return writer.trigger(availableNow=True).start()
@@ -175,7 +174,7 @@ def main() -> None:
     spark.sparkContext.setLogLevel("ERROR")
     spark.conf.set("spark.sql.shuffle.partitions", "2")
     folder = Path(tempfile.mkdtemp(prefix="watersmeet-bench-data-"))
-    ways = ("ours", "native, RocksDB", "native, default", "floor")
+    ways = ("ours", *(f"native, {kind}" for kind in NATIVE_STORES), "floor")
     runs: dict[str, dict[int, list[Run]]] = {way: {size: [] for size in SIZES} for way in ways}
     try:
         write(folder / "long", SIZES[0], 5_000_000 // SIZES[0] + 1)
