@@ -16,6 +16,8 @@ from tests.spark.streams import read, result, start, table
 
 pytestmark = pytest.mark.spark
 
+NAMES = ("strict", "deep", "variant")
+
 
 def with_strict(df: DataFrame) -> DataFrame:
     """Rows with columns of such types. (Parquet files have none: there all may be null.)"""
@@ -31,7 +33,7 @@ def with_strict(df: DataFrame) -> DataFrame:
 def as_text(df: DataFrame, *sides: str) -> DataFrame:
     """The key, and the columns of both sides as text."""
     texts = [
-        F.to_json(F.struct(*(F.col(f"{side}{name}") for name in ("strict", "deep", "variant"))))
+        F.to_json(F.struct(*(F.col(f"{side}{name}").alias(name) for name in NAMES)))
         for side in sides
     ]
     return df.select(f"{sides[0]}k", *texts).toDF("k", "ours", "theirs")
@@ -79,7 +81,7 @@ def test_fields_that_are_not_null_pass_every_enrichment(
 ) -> None:
     a, b, wanted = frames
     a.select("k", "t").write.parquet(str(tmp_path / "a"))
-    stream = wm.stream(with_strict(read(spark, tmp_path / "a")), "a", time="t")
+    stream = wm.stream(with_strict(read(spark, tmp_path / "a")), "a", time="t", delay="0 s")
     stage = str(tmp_path / "stage")
     rich = wm.enrich(stream, b.drop("t"), on="k", how="left", refresh=refresh, stage=stage)
     found = as_text(rich.withColumnRenamed("k", "a_k"), "a_", "table_")
